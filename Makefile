@@ -1,0 +1,31 @@
+# Every target that needs Python sets up .venv first; see scripts/setup.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+DEMO_ARGS ?=
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help setup demo test check bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
+
+setup: ## create or update .venv from requirements/ (the others do it by themselves)
+	@sh scripts/setup >&2
+
+demo: setup ## serve a hybrid model with vLLM and watch it come back (DEMO_ARGS="--json")
+	@.venv/bin/kvcellar demo $(DEMO_ARGS)
+
+test: setup ## run the tests (TEST_ARGS="-k index")
+	@.venv/bin/python -m pytest $(TEST_ARGS)
+
+check: setup ## format check, lint, import contracts, types, size guide
+	@sh scripts/check
+
+bench: setup ## measure every number that the README and docs quote (BENCH_ARGS="--help")
+	@.venv/bin/python benchmarks/run_all.py $(BENCH_ARGS)
+
+clean: ## remove .venv, caches and build leftovers
+	@rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	@find . -path ./.git -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,109 @@
+"""The joint rules of a model: where can all its groups be resumed at once?
+
+    chunk groups       |####|####|####|####|    all blocks of [0, b)
+    checkpoint groups             |##|          what resuming at b reads
+                                     b
+
+A boundary is usable when every group has what it needs there. Resume points are
+multiples of ``chunk_tokens``, and at least one token is always left to compute.
+"""
+
+from collections.abc import Callable
+
+from kvcellar.attention.for_group import rule_for
+from kvcellar.layout.groups import CacheLayout
+
+
+class HybridRules:
+    """The retention rules of one layout, by group position.
+
+    Immutable after construction; any thread may use it.
+
+    Attributes:
+        layout: the layout itself.
+        rules: one rule per group of the layout.
+        chunk_positions: groups whose blocks make up chunks.
+        checkpoint_positions: groups whose blocks make up checkpoints.
+        chunk_tokens: distance between two resume points, in tokens.
+    """
+
+    def __init__(self, layout: CacheLayout) -> None:
+        """Build the rule of every group.
+
+        Raises:
+            IncompatibleError: a group lacks what its kind needs.
+        """
+        self.layout = layout
+        self.rules = tuple(rule_for(group) for group in layout.groups)
+        self.chunk_positions = layout.chunk_positions
+        self.checkpoint_positions = layout.checkpoint_positions
+        self.chunk_tokens = layout.chunk_tokens
+
+    def needs_checkpoint(self, boundary: int) -> bool:
+        """Whether resuming at ``boundary`` reads any block outside the chunks.
+
+        False for models with chunk groups only, for windows of one token, and where
+        a new local chunk begins.
+        """
+        return any(self.rules[p].needed(boundary) for p in self.checkpoint_positions)
+
+    def checkpoint_blocks(self, boundary: int) -> tuple[tuple[int, range], ...]:
+        """The checkpoint at ``boundary``: (position, blocks) of each group.
+
+        Groups that need nothing there are left out.
+        """
+        needs = ((p, self.rules[p].needed(boundary)) for p in self.checkpoint_positions)
+        return tuple((position, blocks) for position, blocks in needs if blocks)
+
+    def longest_hit(
+        self,
+        num_tokens: int,
+        has_block: Callable[[int, int], bool],
+        limit: int | None = None,
+    ) -> int:
+        """Largest boundary below ``num_tokens`` that every group can resume at.
+
+        Probes each block about once: chunk blocks from the start to the first that is
+        missing, then checkpoint blocks downwards from there.
+
+        Args:
+            num_tokens: length of the prompt; its last token is always recomputed.
+            has_block: whether block ``(position, index)`` is held. It may hold later
+                blocks without earlier ones.
+            limit: boundaries above this many tokens are not considered.
+
+        Returns:
+            The boundary in tokens, a multiple of ``chunk_tokens``; 0 if none is
+            usable.
+        """
+        most = num_tokens - 1 if limit is None else min(num_tokens - 1, limit)
+        boundary = self._rounded(most)
+        for position in self.chunk_positions:
+            boundary = self._lowered_for(position, boundary, has_block)
+        before = -1
+        while before != boundary:
+            before = boundary
+            for position in self.checkpoint_positions:
+                boundary = self._lowered_for(position, boundary, has_block)
+        return boundary
+
+    def _lowered_for(
+        self, position: int, boundary: int, has_block: Callable[[int, int], bool]
+    ) -> int:
+        """Largest boundary at or below the given one that one group can resume at.
+
+        If block j is missing and ``needed(b)`` covers it, every boundary in
+        ``(j * block, b]`` needs it too, since no rule moves its first block down as
+        the boundary grows. So the search goes on at ``j * block``.
+        """
+        rule = self.rules[position]
+        while boundary > 0:
+            blocks = rule.needed(boundary)
+            missing = next((j for j in blocks if not has_block(position, j)), None)
+            if missing is None:
+                break
+            boundary = self._rounded(missing * rule.tokens_per_block)
+        return boundary
+
+    def _rounded(self, num_tokens: int) -> int:
+        return max(num_tokens, 0) // self.chunk_tokens * self.chunk_tokens

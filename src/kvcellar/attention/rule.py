@@ -1,0 +1,28 @@
+"""The one question asked of every attention kind: what must be held to resume?"""
+
+from typing import Protocol
+
+
+class RetentionRule(Protocol):
+    """What a group must hold so that a prompt can be resumed at a boundary.
+
+    Storing, looking up, loading, sizing and evicting are all written against
+    ``needed``; none of them asks what kind a group is.
+    """
+
+    @property
+    def tokens_per_block(self) -> int:
+        """Tokens that one block of the group covers."""
+        ...
+
+    def needed(self, boundary: int) -> range:
+        """Block indices that resuming at ``boundary`` reads; absolute, contiguous.
+
+        As the boundary grows, neither end of a range that is not empty ever moves
+        down. So a block that is missing at one boundary is missing, too, at every
+        smaller boundary that lies behind the block's first token.
+
+        Args:
+            boundary: tokens already computed.
+        """
+        ...

@@ -1,0 +1,90 @@
+"""``kvcellar demo``: its options, and how they become settings."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TINY_NAMES = ("gemma3", "llama4", "llama")  # a test compares them with the recipes
+
+_DESCRIPTION = """\
+Play returning conversations against a real vLLM server on this machine, first without
+kvcellar and then with it, and print what a returning user waits for.
+
+The conversations are more than the device cache holds, so each is evicted before its
+user returns. Answers after a return must equal those of a device prefix hit of the same
+length, token by token and logprob by logprob.
+
+Exit code: 0 if all is well, 1 if anything differs or a server fails.
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``demo`` to the command line."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="show on this machine what kvcellar saves, and that nothing differs",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    model = parser.add_mutually_exclusive_group()
+    model.add_argument(
+        "--tiny",
+        choices=TINY_NAMES,
+        default=TINY_NAMES[0],
+        help="tiny random model to make and use: sliding window (gemma3, the default), "
+        "chunked local (llama4) or full attention only (llama)",
+    )
+    model.add_argument("--model", metavar="PATH", help="a local model to use instead")
+    parser.add_argument(
+        "--host-memory",
+        metavar="SIZE",
+        default="1GiB",
+        help="host memory of the server (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--conversations",
+        metavar="N",
+        type=int,
+        default=8,
+        help="how many take turns (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="S",
+        type=int,
+        default=0,
+        help="selects the texts and their lengths (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the figures as one JSON object"
+    )
+    parser.add_argument(
+        "--keep-logs", action="store_true", help="keep the servers' logs and say where"
+    )
+    parser.set_defaults(run=run, takes_vllm_arguments=False)
+
+
+def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
+    """Play the demo, print its report, and return 0 if nothing differs."""
+    from kvcellar.config import parse_bytes
+    from kvcellar.demo.run import DemoSettings, run_demo
+    from kvcellar.demo.table import table_of
+
+    report = run_demo(
+        DemoSettings(
+            tiny_name=None if options.model else options.tiny,
+            model_path=options.model,
+            host_memory_bytes=parse_bytes(options.host_memory, "host_memory"),
+            num_conversations=options.conversations,
+            seed=options.seed,
+            keep_logs=options.keep_logs,
+        )
+    )
+    print(report.to_json() if options.json else table_of(report))
+    for problem in report.problems:
+        print(f"kvcellar: {problem}", file=sys.stderr)
+    return 1 if report.problems else 0

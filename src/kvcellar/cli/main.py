@@ -1,0 +1,86 @@
+"""The ``kvcellar`` command: parse, run one subcommand, turn errors into exit codes."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+import kvcellar
+from kvcellar.cli import demo_command, serve_command
+from kvcellar.errors import CellarError, ConfigError
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+_COMMANDS = (serve_command, demo_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0 is success, 1 a failure, 2 a wrong use or setting, 130 an interruption; a server
+    that ends by itself passes on its own exit status.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = build_parser()
+    options, vllm_arguments = _parse(parser, given)
+    _log_to_stderr()
+    try:
+        return int(options.run(options, vllm_arguments))
+    except ConfigError as error:
+        return _fail(error, EXIT_USAGE)
+    except CellarError as error:
+        return _fail(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands; each stores its function as ``run``."""
+    parser = argparse.ArgumentParser(
+        prog="kvcellar",
+        description="Keep the KV cache of a vLLM server in host memory and give it "
+        "back when a prompt returns.",
+        allow_abbrev=False,
+    )
+    version = f"kvcellar {kvcellar.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    subparsers = parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", required=True
+    )
+    for command in _COMMANDS:
+        command.add_parser(subparsers)
+    return parser
+
+
+def _parse(
+    parser: argparse.ArgumentParser, given: list[str]
+) -> tuple[argparse.Namespace, tuple[str, ...]]:
+    """Parse ours and keep what is vLLM's: what we do not know, and all after ``--``."""
+    own, verbatim = given, []
+    if "--" in given:
+        split = given.index("--")
+        own, verbatim = given[:split], given[split + 1 :]
+    options, unknown = parser.parse_known_args(own)
+    vllm_arguments = (*unknown, *verbatim)
+    if vllm_arguments and not options.takes_vllm_arguments:
+        parser.error(f"unrecognized arguments: {' '.join(vllm_arguments)}")
+    return options, vllm_arguments
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("kvcellar: %(message)s"))
+    package_logger = logging.getLogger(kvcellar.__name__)
+    package_logger.handlers = [handler]
+    package_logger.setLevel(logging.INFO)
+    package_logger.propagate = False
+
+
+def _fail(reason: object, exit_code: int) -> int:
+    print(f"kvcellar: {reason}", file=sys.stderr)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

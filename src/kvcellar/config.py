@@ -1,0 +1,264 @@
+"""The settings a user writes into ``kv_connector_extra_config``.
+
+One table, ``_KEYS``, names every key, the setting it fills and how its value is read.
+vLLM's own connectors' names stand beside ours, so that an existing configuration keeps
+its meaning. Whatever is not in the table is refused: a typo must not become a default.
+"""
+
+import difflib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kvcellar.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_HOST_MEMORY_BYTES = 8 * 2**30  # the default of vLLM's own connector
+
+_UNIT_BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_UNIT_BY_LOWER = {unit.lower(): unit for unit in _UNIT_BYTES}
+_BYTES_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
+_NOT_SERVED = frozenset(
+    {
+        "backpressure",
+        "cache_policy_module_path",
+        "canonical_layout",
+        "disk_buffer_slots",
+        "disk_capacity_bytes",
+        "disk_path",
+        "kv_offload_backend",
+        "max_tracker_size",
+        "secondary_tiers",
+        "self_describing_kv_events",
+        "spec_module_path",
+        "spec_name",
+        "store_threshold",
+        "use_page_cache",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a user can set, checked and in base units.
+
+    Attributes:
+        host_memory_bytes: host memory of the whole server, shared by all its ranks.
+        host_memory_bytes_per_rank: host memory of one rank; wins over the former.
+        mode: ``"eager"`` stores a chunk as soon as it is complete.
+        chunk_tokens: tokens per chunk; None takes the smallest that fits the model.
+        blocks_per_chunk: the same as a multiple of the smallest chunk.
+        min_load_tokens: fewer tokens than this are recomputed, not loaded.
+        max_load_tokens: most tokens loaded for one request; None for no limit.
+        max_store_tokens: tokens of a request beyond this are not stored.
+        store_decoded: whether generated tokens are stored as well as the prompt.
+        decode_checkpoint_tokens: generated tokens between two checkpoints; None
+            leaves the spacing to the placement rules.
+    """
+
+    host_memory_bytes: int = DEFAULT_HOST_MEMORY_BYTES
+    host_memory_bytes_per_rank: int | None = None
+    mode: str = "eager"
+    chunk_tokens: int | None = None
+    blocks_per_chunk: int | None = None
+    min_load_tokens: int = 0
+    max_load_tokens: int | None = None
+    max_store_tokens: int | None = None
+    store_decoded: bool = True
+    decode_checkpoint_tokens: int | None = None
+
+
+def parse_bytes(value: object, key: str) -> int:
+    """Read a number of bytes: an int, digits, or digits with a unit (``"8GiB"``).
+
+    ``GB`` is 10**9 and ``GiB`` is 2**30. Case and a space before the unit are free;
+    a fraction such as ``"1.5GiB"`` is read if it is a whole number of bytes.
+
+    Raises:
+        ConfigError: anything else, with the key, the value and what to write.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        num_bytes = value
+    elif isinstance(value, str):
+        num_bytes = _bytes_of_text(value, key)
+    else:
+        raise _refusal(key, value, f"write {_BYTES_HINT}")
+    if num_bytes <= 0:
+        raise _refusal(key, value, "give a size above zero")
+    return num_bytes
+
+
+_BYTES_HINT = 'a number of bytes such as 8589934592, or "8GiB"'
+
+
+def _bytes_of_text(text: str, key: str) -> int:
+    match = _BYTES_PATTERN.fullmatch(text.strip())
+    if match is None:
+        raise _refusal(key, text, f"write {_BYTES_HINT}")
+    number, unit = match.groups()
+    known = _UNIT_BY_LOWER.get(unit.lower() or "b")
+    if known is None:
+        raise _refusal(key, text, f"use one of the units {', '.join(_UNIT_BYTES)}")
+    num_bytes = Fraction(number) * _UNIT_BYTES[known]
+    if num_bytes.denominator != 1:
+        raise _refusal(key, text, "give a whole number of bytes")
+    return int(num_bytes)
+
+
+def settings_from_extra_config(extra: Mapping[str, object]) -> Settings:
+    """Check a user's ``kv_connector_extra_config`` and turn it into settings.
+
+    Both ``host_memory`` and its per-rank form may be given, as in vLLM's own
+    connector: the per-rank form wins, and a warning says so.
+
+    Raises:
+        ConfigError: an unknown key (with the nearest known one), a value of the wrong
+            type or range, two keys that contradict each other, or a mode of a later
+            release.
+    """
+    found: dict[str, tuple[str, object]] = {}
+    for key, value in extra.items():
+        entry = _KEYS.get(key)
+        if entry is None:
+            raise _unknown_key(key)
+        setting, read = entry
+        parsed = read(value, key)
+        other_key, other = found.setdefault(setting, (key, parsed))
+        if other != parsed:
+            raise ConfigError(
+                f"{other_key}={extra[other_key]!r} and {key}={value!r} set the same "
+                "thing to different values; keep one of them"
+            )
+    _check_together(found, extra)
+    values = {setting: parsed for setting, (_, parsed) in found.items()}
+    values.pop("eviction_policy", None)  # only one is known, so nothing to remember
+    return Settings(**values)  # type: ignore[arg-type]  # checked by _KEYS' readers
+
+
+def _check_together(
+    found: Mapping[str, tuple[str, object]], extra: Mapping[str, object]
+) -> None:
+    mode_key, mode = found.get("mode", ("mode", "eager"))
+    if mode == "lazy":
+        raise ConfigError(
+            f"{mode_key}={extra[mode_key]!r}: lazy stores come with the next release; "
+            "remove the key to store eagerly"
+        )
+    if "chunk_tokens" in found and "blocks_per_chunk" in found:
+        chunk_key = found["chunk_tokens"][0]
+        raise ConfigError(
+            f"{chunk_key}={extra[chunk_key]!r} and blocks_per_chunk="
+            f"{extra['blocks_per_chunk']!r} both set the chunk; keep one of them"
+        )
+    if "host_memory_bytes" in found and "host_memory_bytes_per_rank" in found:
+        whole_key = found["host_memory_bytes"][0]
+        rank_key = found["host_memory_bytes_per_rank"][0]
+        logger.warning(
+            "%s=%r is ignored, because %s=%r is given",
+            *(whole_key, extra[whole_key], rank_key, extra[rank_key]),
+        )
+
+
+def rank_bytes(settings: Settings, world_size: int) -> int:
+    """Host memory of one of ``world_size`` ranks, in bytes."""
+    if settings.host_memory_bytes_per_rank is not None:
+        return settings.host_memory_bytes_per_rank
+    return settings.host_memory_bytes // world_size
+
+
+def describe_host_memory(settings: Settings, world_size: int) -> str:
+    """The multiplication behind :func:`rank_bytes`, for the start-up log."""
+    per_rank = rank_bytes(settings, world_size)
+    return (
+        f"{world_size} rank(s) x {per_rank} bytes ({per_rank / 2**30:.2f} GiB) = "
+        f"{world_size * per_rank} bytes "
+        f"({world_size * per_rank / 2**30:.2f} GiB) of host memory"
+    )
+
+
+def _refusal(key: str, value: object, advice: str) -> ConfigError:
+    return ConfigError(f"{key}={value!r} cannot be used; {advice}")
+
+
+def _unknown_key(key: object) -> ConfigError:
+    if key in _NOT_SERVED:
+        return ConfigError(
+            f"{key} belongs to vLLM's own connectors and kvcellar does not have it; "
+            f"remove it. known keys: {', '.join(sorted(_KEYS))}"
+        )
+    nearest = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.0)[0]
+    return ConfigError(
+        f"unknown key {key!r}; the nearest known key is {nearest!r}. "
+        f"known keys: {', '.join(sorted(_KEYS))}"
+    )
+
+
+def _int_from(smallest: int) -> Callable[[object, str], int]:
+    def read(value: object, key: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
+            raise _refusal(key, value, f"write a whole number of at least {smallest}")
+        return value
+
+    return read
+
+
+def _switch(value: object, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise _refusal(key, value, "write true or false, without quotes")
+    return value
+
+
+def _one_of(*allowed: str) -> Callable[[object, str], str]:
+    def read(value: object, key: str) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            listed = " or ".join(f'"{name}"' for name in allowed)
+            raise _refusal(key, value, f"write {listed}")
+        return value
+
+    return read
+
+
+def _lazy_switch(value: object, key: str) -> str:
+    return "lazy" if _switch(value, key) else "eager"
+
+
+def _prompt_only_switch(value: object, key: str) -> bool:
+    return not _switch(value, key)
+
+
+_Reader = Callable[[object, str], object]
+
+# key -> (setting, reader). Source of the twins: vLLM 0.32, the extra configuration of
+# SimpleCPUOffloadConnector and OffloadingConnector.
+_KEYS: dict[str, tuple[str, _Reader]] = {
+    "host_memory": ("host_memory_bytes", parse_bytes),
+    "cpu_bytes_to_use": ("host_memory_bytes", parse_bytes),
+    "host_memory_per_rank": ("host_memory_bytes_per_rank", parse_bytes),
+    "cpu_bytes_to_use_per_rank": ("host_memory_bytes_per_rank", parse_bytes),
+    "mode": ("mode", _one_of("eager", "lazy")),
+    "lazy_offload": ("mode", _lazy_switch),
+    "eviction_policy": ("eviction_policy", _one_of("lru")),
+    "chunk_tokens": ("chunk_tokens", _int_from(1)),
+    "block_size": ("chunk_tokens", _int_from(1)),
+    "blocks_per_chunk": ("blocks_per_chunk", _int_from(1)),
+    "min_load_tokens": ("min_load_tokens", _int_from(0)),
+    "max_load_tokens": ("max_load_tokens", _int_from(0)),
+    "max_store_tokens": ("max_store_tokens", _int_from(0)),
+    "max_offload_tokens": ("max_store_tokens", _int_from(0)),
+    "store_decoded": ("store_decoded", _switch),
+    "offload_prompt_only": ("store_decoded", _prompt_only_switch),
+    "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
+}

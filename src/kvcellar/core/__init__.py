@@ -1,0 +1,1 @@
+"""Decisions: events in, actions out; no I/O, clock or thread."""

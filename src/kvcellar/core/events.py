@@ -1,0 +1,86 @@
+"""What happens to the planner. A recorded list of these is a trace that replays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class BlockTables(Protocol):
+    """One request's block tables, read lazily: nobody copies a whole table."""
+
+    def block_id(self, group_id: int, index: int) -> int:
+        """Device block at ``index`` of the engine's group; 0 where there is none."""
+        ...
+
+
+@dataclass(slots=True)
+class LookUp:
+    """The engine asks how much of a prompt can be loaded. May be asked again.
+
+    Attributes:
+        hashes: prefix hashes, one per hash block; may be shorter next time.
+        num_tokens: tokens of the request so far; the hit is at most one less.
+        local_tokens: prefix that the device itself holds.
+    """
+
+    request_id: str
+    hashes: Sequence[bytes]
+    num_tokens: int
+    local_tokens: int
+
+
+@dataclass(slots=True)
+class Allocated:
+    """The engine admitted a request and gave it blocks.
+
+    Attributes:
+        external_tokens: tokens to load beyond the local prefix of the last look-up;
+            0, or fewer than were promised, is normal.
+    """
+
+    request_id: str
+    external_tokens: int
+    tables: BlockTables
+
+
+@dataclass(slots=True)
+class TokensComputed:
+    """A step that is about to run computes a request's tokens up to a position.
+
+    Attributes:
+        hashes: prefix hashes known by now.
+        num_prompt_tokens: tokens of the prompt, without what was decoded.
+        first_token: first token the step computes.
+        computed_tokens: tokens computed once the step has run, drafts left out.
+        tables: the block tables as they are during this step.
+    """
+
+    request_id: str
+    hashes: Sequence[bytes]
+    num_prompt_tokens: int
+    first_token: int
+    computed_tokens: int
+    tables: BlockTables
+
+
+@dataclass(slots=True)
+class RequestFinished:
+    """The request ended in any way; jobs it started go on."""
+
+    request_id: str
+
+
+@dataclass(slots=True)
+class JobDone:
+    """Every rank has reported a job."""
+
+    job_id: int
+    has_failed: bool = False
+
+
+@dataclass(slots=True)
+class Reset:
+    """Everything held is invalid, for example after a weight update."""
+
+
+Event = LookUp | Allocated | TokensComputed | RequestFinished | JobDone | Reset

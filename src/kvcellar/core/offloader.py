@@ -1,0 +1,326 @@
+"""The planner: events in, actions out.
+
+It decides; workers copy. It does no I/O, reads no clock and starts no thread, so
+serving, replay and tests run this same code, and a recorded list of events replays.
+
+    LookUp          -> Promise      what can be loaded; pinned from here on
+    Allocated       -> Load         or LoadRefused, or nothing for zero tokens
+    TokensComputed  -> Move, Store  in the step that computes a boundary, since the
+                                    blocks behind it may have left their window by
+                                    the next one
+    JobDone         ->              publish, or drop what failed
+    RequestFinished ->              unpin
+    Reset           -> ResetAnswer  forget; jobs in flight publish nothing
+
+Store and look-up are one rule: both ask ``HybridRules`` what a boundary needs.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from kvcellar.attention.hybrid import HybridRules
+from kvcellar.config import Settings
+from kvcellar.core import actions, events
+from kvcellar.core.counters import CoreCounters
+from kvcellar.core.load_plan import plan_load
+from kvcellar.core.placement import Placement
+from kvcellar.core.record import (
+    JobRecord,
+    LoadRecord,
+    MoveRecord,
+    RequestRecord,
+    StoreRecord,
+)
+from kvcellar.core.store_plan import StorePlan
+from kvcellar.index.index import Index
+from kvcellar.index.lru import LruPolicy
+from kvcellar.index.node import Node
+from kvcellar.index.slabs import CellMove, SlabAllocator
+from kvcellar.index.states import State
+from kvcellar.layout.groups import CacheLayout
+from kvcellar.layout.host import HostGeometry
+
+_LIVE = (State.READY, State.STORED, State.STORING)
+
+
+class Offloader:
+    """One engine's planner. Not thread-safe: the engine's scheduler thread owns it.
+
+    Args:
+        layout: the model's cache groups.
+        geometry: how the arena is cut; the same for every rank.
+        settings: the user's choices.
+    """
+
+    def __init__(
+        self, layout: CacheLayout, geometry: HostGeometry, settings: Settings
+    ) -> None:
+        self.layout = layout
+        self.settings = settings
+        self.slabs = SlabAllocator(geometry)
+        self.index = Index(HybridRules(layout), self.slabs, LruPolicy(), LruPolicy())
+        self.counters = CoreCounters()
+        self.records: dict[str, RequestRecord] = {}
+        self.jobs: dict[int, JobRecord] = {}
+        self._placement = Placement.for_chunks(
+            layout.chunk_tokens, settings.decode_checkpoint_tokens
+        )
+        self._job_ids = itertools.count(1)
+        self._handlers: dict[type, Callable[..., list[actions.Action]]] = {
+            events.LookUp: self._look_up,
+            events.Allocated: self._allocated,
+            events.TokensComputed: self._tokens_computed,
+            events.RequestFinished: self._request_finished,
+            events.JobDone: self._job_done,
+            events.Reset: self._reset,
+        }
+
+    def handle(self, event: events.Event, now: float) -> list[actions.Action]:
+        """Take in one event.
+
+        Args:
+            event: what happened.
+            now: seconds on any steady clock.
+
+        Returns:
+            Actions to carry out in this order.
+        """
+        return self._handlers[type(event)](event, now)
+
+    # -- look-up and load ----------------------------------------------------------
+
+    def _look_up(self, event: events.LookUp, now: float) -> list[actions.Action]:
+        record = self._record(event.request_id)
+        record.is_stale = False
+        record.local_tokens = event.local_tokens
+        self._drop_promise(record)
+        limit = (event.num_tokens - 1) // self.layout.chunk_tokens
+        known = self._deepest_known(record, event, limit)
+        if known is not self.index.root:
+            self.index.touch(known, now)
+        record.junction = self.index.boundary(known)
+        tokens = 0
+        if not record.num_strikes:
+            tokens = self._promise(record, known, event.local_tokens)
+        return [actions.Promise(event.request_id, tokens)]
+
+    def _deepest_known(
+        self, record: RequestRecord, event: events.LookUp, limit: int
+    ) -> Node:
+        """Where the last look-up ended, if nothing has changed there; else search."""
+        index, node, stride = self.index, record.known, self.index.hashes_per_chunk
+        limit = min(limit, len(event.hashes) // stride)
+        depth = node.depth
+        if (
+            0 < depth <= limit
+            and node.state in _LIVE
+            and event.hashes[depth * stride - 1] == node.key
+            and (
+                depth == limit
+                or event.hashes[(depth + 1) * stride - 1] not in index.nodes
+            )
+        ):
+            return node
+        record.known = index.deepest_known(event.hashes, limit)
+        return record.known
+
+    def _promise(self, record: RequestRecord, known: Node, local_tokens: int) -> int:
+        """Pin the deepest useful resume point; 0 when loading would not pay."""
+        node = self.index.resume_point(known)
+        most = self.settings.max_load_tokens
+        if most is not None:
+            while self.index.boundary(node) > local_tokens + most:
+                assert node.parent is not None
+                node = self.index.resume_point(node.parent)
+        tokens = self.index.boundary(node) - local_tokens
+        if tokens < max(self.settings.min_load_tokens, 1):
+            return 0
+        self.index.pin(node)
+        record.promise = node
+        return tokens
+
+    def _allocated(self, event: events.Allocated, now: float) -> list[actions.Action]:
+        record = self._record(event.request_id)
+        if not event.external_tokens:
+            self._drop_promise(record)
+            return []
+        node, plan = record.promise, None
+        if node is not None:
+            boundary = record.local_tokens + event.external_tokens
+            plan = self._plan_load(node, boundary, record.local_tokens, event.tables)
+        if node is None or plan is None:
+            self._drop_promise(record)
+            self.counters.refused_loads += 1
+            record.num_strikes += 1
+            return [actions.LoadRefused(event.request_id)]
+        record.promise = None  # its pin is the job's from here on
+        self.index.touch(node, now)
+        self.counters.loaded_tokens += event.external_tokens
+        job_id = self._start(LoadRecord(event.request_id, node))
+        return [actions.Load(job_id, event.request_id, plan)]
+
+    def _plan_load(
+        self, node: Node, boundary: int, local_tokens: int, tables: events.BlockTables
+    ) -> list[actions.BlockCopies] | None:
+        """Load up to ``boundary``, at or below ``node``, if one can resume there."""
+        while self.index.boundary(node) > boundary:
+            assert node.parent is not None
+            node = node.parent
+        if self.index.boundary(node) < boundary or not self.index.is_resumable(node):
+            return None
+        return plan_load(self.index, node, local_tokens, tables)
+
+    # -- store ---------------------------------------------------------------------
+
+    def _tokens_computed(
+        self, event: events.TokensComputed, now: float
+    ) -> list[actions.Action]:
+        record = self._record(event.request_id)
+        if record.is_stale:
+            return []
+        if record.placed_through is None:
+            record.placed_through = event.first_token - 1
+        num_chunks = self._num_storable_chunks(event)
+        tip = self._catch_up(record.tip, event.hashes, num_chunks)
+        plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
+        self.index.pin(tip)
+        while tip.depth < num_chunks:
+            node = plan.add_chunk(tip)
+            if node is None:
+                break
+            self.index.pin(node)
+            self.index.unpin(tip)
+            tip = node
+        self.index.unpin(record.tip)
+        record.tip = tip
+        if plan.record.nodes:
+            self.index.touch(tip, now)
+        self._add_checkpoints(record, event, plan)
+        return self._carry_out(plan, event.request_id)
+
+    def _num_storable_chunks(self, event: events.TokensComputed) -> int:
+        """Whole chunks that are computed, hashed, and wanted by the settings."""
+        settings = self.settings
+        tokens = min(
+            event.computed_tokens, len(event.hashes) * self.layout.hash_block_tokens
+        )
+        if not settings.store_decoded:
+            tokens = min(tokens, event.num_prompt_tokens)
+        if settings.max_store_tokens is not None:
+            tokens = min(tokens, settings.max_store_tokens)
+        return tokens // self.layout.chunk_tokens
+
+    def _catch_up(self, tip: Node, hashes: Sequence[bytes], limit: int) -> Node:
+        """Deepest known node on this path; usually the tip itself."""
+        stride = self.index.hashes_per_chunk
+        depth = tip.depth
+        is_on_path = tip is self.index.root or (
+            tip.state in _LIVE
+            and depth * stride <= len(hashes)
+            and hashes[depth * stride - 1] == tip.key
+        )
+        if is_on_path and (
+            depth >= limit or hashes[(depth + 1) * stride - 1] not in self.index.nodes
+        ):
+            return tip
+        return self.index.deepest_known(hashes, limit)
+
+    def _add_checkpoints(
+        self, record: RequestRecord, event: events.TokensComputed, plan: StorePlan
+    ) -> None:
+        through = min(self.index.boundary(record.tip), event.computed_tokens)
+        hash_tokens = self.layout.hash_block_tokens
+        for boundary in self._placement.due(record, event.num_prompt_tokens, through):
+            node = self.index.nodes[event.hashes[boundary // hash_tokens - 1]]
+            if node.checkpoint is None and node.needs_checkpoint:
+                plan.add_checkpoint(node)
+        assert record.placed_through is not None
+        record.placed_through = max(record.placed_through, through)
+
+    def _carry_out(self, plan: StorePlan, request_id: str) -> list[actions.Action]:
+        """Moves first: they make the room that the store then fills."""
+        planned: list[actions.Action] = []
+        moves = self.index.take_moves()
+        if moves:
+            planned.append(self._move(moves))
+        if not plan.is_empty:
+            copies = plan.copies()
+            job_id = self._start(plan.record)
+            planned.append(actions.Store(job_id, request_id, copies))
+        return planned
+
+    def _move(self, moves: list[CellMove]) -> actions.Move:
+        job_id = self._start(MoveRecord([move.cell for move in moves]))
+        return actions.Move(job_id, moves)
+
+    # -- ends ----------------------------------------------------------------------
+
+    def _request_finished(
+        self, event: events.RequestFinished, now: float
+    ) -> list[actions.Action]:
+        record = self.records.pop(event.request_id, None)
+        if record is not None:
+            self._drop_promise(record)
+            self.index.unpin(record.tip)
+        return []
+
+    def _job_done(self, event: events.JobDone, now: float) -> list[actions.Action]:
+        job = self.jobs.pop(event.job_id)
+        self.counters.failed_jobs += event.has_failed
+        if isinstance(job, StoreRecord):
+            self._end_store(job, has_failed=event.has_failed)
+        elif isinstance(job, LoadRecord):
+            self.index.unpin(job.node)
+            record = self.records.get(job.request_id)
+            if event.has_failed and record is not None:
+                record.num_strikes += 1
+        elif event.has_failed:
+            self.index.lose(job.cells)
+        return []
+
+    def _end_store(self, job: StoreRecord, *, has_failed: bool) -> None:
+        index = self.index
+        if has_failed:
+            for cell in job.cells:
+                cell.is_lost = True
+        for node, checkpoint in job.checkpoints:
+            if has_failed:
+                index.fail_checkpoint(node, checkpoint)
+            else:
+                index.publish_checkpoint(node, checkpoint)
+        for node in job.nodes:
+            if has_failed:
+                index.fail(node)
+            else:
+                index.publish(node)
+
+    def _reset(self, event: events.Reset, now: float) -> list[actions.Action]:
+        for record in self.records.values():
+            self._drop_promise(record)
+            self.index.unpin(record.tip)
+            record.tip = record.known = self.index.root
+            self.index.pin(record.tip)
+            record.junction = 0
+            record.is_stale = True
+        return [actions.ResetAnswer(self.index.reset())]
+
+    # -- small things --------------------------------------------------------------
+
+    def _record(self, request_id: str) -> RequestRecord:
+        record = self.records.get(request_id)
+        if record is None:
+            root = self.index.root
+            self.index.pin(root)
+            record = RequestRecord(request_id, tip=root, known=root)
+            self.records[request_id] = record
+        return record
+
+    def _drop_promise(self, record: RequestRecord) -> None:
+        if record.promise is not None:
+            self.index.unpin(record.promise)
+            record.promise = None
+
+    def _start(self, job: JobRecord) -> int:
+        job_id = next(self._job_ids)
+        self.jobs[job_id] = job
+        return job_id

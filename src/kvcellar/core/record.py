@@ -1,0 +1,65 @@
+"""What the planner remembers of one request, and of one job."""
+
+from dataclasses import dataclass, field
+
+from kvcellar.index.cells import Cell
+from kvcellar.index.node import Checkpoint, Node
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One request that the engine has not finished.
+
+    Attributes:
+        tip: deepest node known to hold this request's prefix; pinned, so that the
+            chunks of a running request stay a foundation for its next ones.
+        known: where the last look-up ended; only a hint for the next one.
+        promise: node a load was promised from; pinned.
+        local_tokens: prefix that the device held at the last look-up.
+        junction: boundary at which this prompt leaves a known path; 0 for none.
+        placed_through: boundaries up to here have had their chance of a checkpoint.
+        num_strikes: failed loads; after the first the request is recomputed.
+        is_stale: its device blocks predate a reset, so nothing of it is stored until
+            the engine starts it afresh.
+    """
+
+    request_id: str
+    tip: Node
+    known: Node
+    promise: Node | None = None
+    local_tokens: int = 0
+    junction: int = 0
+    placed_through: int | None = None
+    num_strikes: int = 0
+    is_stale: bool = False
+
+
+@dataclass(slots=True)
+class StoreRecord:
+    """A store in flight: what to publish when all ranks have it.
+
+    Attributes:
+        cells: cells this job fills; lost if it fails.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    checkpoints: list[tuple[Node, Checkpoint]] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LoadRecord:
+    """A load in flight: the node it reads up to is pinned."""
+
+    request_id: str
+    node: Node
+
+
+@dataclass(slots=True)
+class MoveRecord:
+    """A compaction in flight: the cells whose bytes it carries."""
+
+    cells: list[Cell]
+
+
+JobRecord = StoreRecord | LoadRecord | MoveRecord

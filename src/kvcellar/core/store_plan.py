@@ -1,0 +1,143 @@
+"""One store job in the making: chunks and checkpoints of one request in one step."""
+
+from collections.abc import Sequence
+
+from kvcellar.core.actions import BlockCopies
+from kvcellar.core.counters import CoreCounters
+from kvcellar.core.events import BlockTables
+from kvcellar.core.record import StoreRecord
+from kvcellar.index.cells import Cell
+from kvcellar.index.index import Index
+from kvcellar.index.node import Node
+
+
+class StorePlan:
+    """Takes cells and enters nodes; the copies are written down at the end.
+
+    Cell numbers are read only in ``copies``: making room for a later cell may move an
+    earlier one.
+
+    Args:
+        hashes: the request's prefix hashes.
+        tables: its block tables during the step that computes the tokens.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        hashes: Sequence[bytes],
+        tables: BlockTables,
+        counters: CoreCounters,
+    ) -> None:
+        self._index = index
+        self._layout = index.rules.layout
+        self._hashes = hashes
+        self._tables = tables
+        self._counters = counters
+        self._filled: list[tuple[Cell, int, int]] = []  # cell, block in cell, device
+        self.record = StoreRecord()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to copy and nothing to publish."""
+        return not (self.record.nodes or self.record.checkpoints)
+
+    def add_chunk(self, parent: Node) -> Node | None:
+        """Store the chunk after ``parent``.
+
+        Returns:
+            The new node, or None when there is no room or no block to read.
+        """
+        layout = self._layout
+        sources = []
+        for position in layout.chunk_positions:
+            group_id = layout.groups[position].group_id
+            num_blocks = layout.blocks_per_cell(position)
+            first = parent.depth * num_blocks
+            for j in range(num_blocks):
+                device_block = self._tables.block_id(group_id, first + j)
+                if not device_block:
+                    self._counters.stores_without_block += 1
+                    return None
+                sources.append(device_block)
+        cells = self._take(layout.chunk_positions)
+        if cells is None:
+            return None
+        key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]
+        node = self._index.add_chunk(parent, key, tuple(cells))
+        source = iter(sources)
+        for cell in cells:
+            for j in range(layout.blocks_per_cell(cell.position)):
+                self._filled.append((cell, j, next(source)))
+        self.record.nodes.append(node)
+        self._counters.stored_chunks += 1
+        return node
+
+    def add_checkpoint(self, node: Node) -> bool:
+        """Store what resuming at the end of ``node`` needs besides chunks.
+
+        Blocks that a neighbouring checkpoint holds already are shared, not copied.
+        """
+        cells: list[Cell] = []
+        filled: list[tuple[Cell, int, int]] = []
+        self._index.pin(node)
+        for position, blocks in self._index.rules.checkpoint_blocks(
+            self._index.boundary(node)
+        ):
+            for block in blocks:
+                cell = self._checkpoint_cell(position, block, filled)
+                if cell is None:
+                    self._index.release(cells)
+                    self._index.unpin(node)
+                    return False
+                cells.append(cell)
+        checkpoint = self._index.add_checkpoint(node, tuple(cells))
+        self._index.unpin(node)
+        self._filled += filled
+        self.record.checkpoints.append((node, checkpoint))
+        self._counters.stored_checkpoints += 1
+        return True
+
+    def copies(self) -> list[BlockCopies]:
+        """What to copy; call it after the last cell has been taken."""
+        by_position = [BlockCopies(p) for p in range(len(self._layout.groups))]
+        for cell, j, device_block in self._filled:
+            num_blocks = self._layout.blocks_per_cell(cell.position)
+            copies = by_position[cell.position]
+            copies.device_blocks.append(device_block)
+            copies.host_blocks.append(cell.number * num_blocks + j)
+            self.record.cells.append(cell)
+        return [c for c in by_position if c.device_blocks]
+
+    def _checkpoint_cell(
+        self, position: int, block: int, filled: list[tuple[Cell, int, int]]
+    ) -> Cell | None:
+        group = self._layout.groups[position]
+        end = (block + 1) * group.tokens_per_block
+        key = (position, self._hashes[end // self._layout.hash_block_tokens - 1])
+        cell = self._index.shared.get(key)
+        if cell is not None and not cell.is_lost:
+            cell.refs += 1
+            return cell
+        device_block = self._tables.block_id(group.group_id, block)
+        if not device_block:
+            self._counters.stores_without_block += 1
+            return None
+        taken = self._take((position,))
+        if taken is None:
+            return None
+        (cell,) = taken
+        self._index.share(key, cell)
+        filled.append((cell, 0, device_block))
+        return cell
+
+    def _take(self, positions: Sequence[int]) -> list[Cell] | None:
+        cells: list[Cell] = []
+        for position in positions:
+            cell = self._index.allocate(position)
+            if cell is None:
+                self._index.release(cells)
+                self._counters.stores_without_room += 1
+                return None
+            cells.append(cell)
+        return cells

@@ -1,0 +1,1 @@
+"""Copies between a device cache and host memory."""

@@ -1,0 +1,1 @@
+"""What host memory holds, and which of it goes first."""

@@ -1,0 +1,84 @@
+"""``check_index`` verifies every invariant of the index, after each step of a test."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kvcellar.errors import InvariantError
+from kvcellar.index.index import Index
+from kvcellar.index.node import Node
+from kvcellar.index.states import State
+
+if TYPE_CHECKING:
+    from kvcellar.index.cells import Cell
+
+_LIVE = (State.STORING, State.STORED, State.READY)
+
+
+def check_index(index: Index) -> None:
+    """Verify links, closure, references and eviction candidates.
+
+    Raises:
+        InvariantError: one of them does not hold.
+    """
+    index.slabs.check()
+    for node in index.nodes.values():
+        _check_links(index, node)
+        _check_closure(index, node)
+        _check_evictable(index, node)
+    _check_references(index)
+
+
+def _require(holds: object, node: Node, rule: str) -> None:
+    if not holds:
+        raise InvariantError(f"{node!r}: {rule}")
+
+
+def _check_links(index: Index, node: Node) -> None:
+    parent = node.parent
+    _require(index.nodes.get(node.key) is node, node, "is not found under its key")
+    _require(parent is not None and node in parent.children, node, "has no parent")
+    _require(node.pins >= 0, node, "has negative pins")
+
+
+def _check_closure(index: Index, node: Node) -> None:
+    assert node.parent is not None
+    _require(node.state in _LIVE, node, "is findable but has left")
+    if node.state is State.READY:
+        _require(node.parent.state is State.READY, node, "has a parent not ready")
+    if node.state is State.STORED:
+        _require(node.parent.state is not State.READY, node, "should be ready")
+    nearest = index.resume_point(node)
+    walked = node
+    while not index.is_resumable(walked):
+        assert walked.parent is not None
+        walked = walked.parent
+    _require(nearest is walked, node, f"resumes at {nearest!r}, not {walked!r}")
+
+
+def _check_evictable(index: Index, node: Node) -> None:
+    may_go = node.state is State.READY and not node.pins and not node.children
+    offered = _is_offered(index, node)
+    _require(may_go == offered, node, f"{may_go=} but {offered=}")
+
+
+def _is_offered(index: Index, node: Node) -> bool:
+    return node in index.live or node in index.dead
+
+
+def _check_references(index: Index) -> None:
+    """Every cell is held exactly as often as its count says, and none is lost."""
+    held: Counter[Cell] = Counter()
+    for node in (*index.nodes.values(), *index.detached):
+        held.update(node.cells)
+        if node.checkpoint is not None:
+            held.update(node.checkpoint.cells)
+    for cell, count in held.items():
+        if cell.refs != count:
+            raise InvariantError(f"{cell!r} is held {count} times")
+    classes = range(len(index.rules.layout.groups))
+    used = {index.slabs.geometry.class_of[p]: index.slabs.num_used(p) for p in classes}
+    if sum(used.values()) != len(held):
+        raise InvariantError(f"{sum(used.values())} cells taken, {len(held)} held")
+    for key, cell in index.shared.items():
+        if cell not in held or cell.share_key != key:
+            raise InvariantError(f"{cell!r} is shared under {key!r} but not held")

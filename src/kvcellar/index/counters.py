@@ -1,0 +1,28 @@
+"""What the index has let go of, and why."""
+
+from dataclasses import dataclass
+
+from kvcellar.index.node import Node
+
+
+@dataclass(slots=True)
+class IndexCounters:
+    """Running totals since start.
+
+    Attributes:
+        evicted_chunks: chunks evicted to make room.
+        evicted_checkpoints: checkpoints evicted to make room, for any reason.
+        superseded_checkpoints: of these, those that a deeper one had replaced.
+        dead_chunks: of the chunks, those behind their path's last checkpoint.
+    """
+
+    evicted_chunks: int = 0
+    evicted_checkpoints: int = 0
+    superseded_checkpoints: int = 0
+    dead_chunks: int = 0
+
+    def count_leaf(self, node: Node, *, is_dead: bool) -> None:
+        """Count a leaf that is about to be evicted."""
+        self.evicted_chunks += 1
+        self.dead_chunks += is_dead
+        self.evicted_checkpoints += node.checkpoint is not None

@@ -1,0 +1,376 @@
+"""The prefix tree of what host memory holds.
+
+Theory. Every node is one chunk; its key is the engine's chained prefix hash at the
+chunk's end, so a key stands for a whole prefix and its depth.
+
+* Prefix-closed: all ancestors of a ready node are ready. Along one request's hash
+  list "is known" is therefore true up to some depth and false beyond it, and a
+  look-up finds that depth by halving.
+* Only leaves are evicted, so closure survives eviction. The parent inherits the
+  stamp of a leaf that leaves: a use refreshes a whole path by stamping one node.
+* A pin on a node protects its ancestors too, since they are not leaves. Jobs pin the
+  nodes they write or read; at the last unpin a node that was detached meanwhile
+  (reset, failed ancestor) gives its cells back.
+* A checkpoint hangs on the node at its boundary. Its cells are shared by reference
+  with neighbouring checkpoints that need the same blocks.
+
+What must change together: ``states.TRANSITIONS``, the ``_settle`` rule that decides
+whether a node may be evicted, and ``checks.check_index``.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+
+from kvcellar.attention.hybrid import HybridRules
+from kvcellar.index.cells import Cell
+from kvcellar.index.counters import IndexCounters
+from kvcellar.index.node import Checkpoint, Node
+from kvcellar.index.policy import EvictionPolicy
+from kvcellar.index.slabs import CellMove, SlabAllocator
+from kvcellar.index.states import State
+
+
+class Index:
+    """Nodes, checkpoints and their cells. Not thread-safe: the planner owns it.
+
+    Args:
+        rules: what each boundary of this layout needs.
+        slabs: where cells come from.
+        live: order of eviction among leaves that can be resumed at.
+        dead: the same for leaves behind the last checkpoint, which go first.
+    """
+
+    def __init__(
+        self,
+        rules: HybridRules,
+        slabs: SlabAllocator,
+        live: EvictionPolicy,
+        dead: EvictionPolicy,
+    ) -> None:
+        self.rules = rules
+        self.slabs = slabs
+        self.live = live
+        self.dead = dead
+        self.chunk_tokens = rules.layout.chunk_tokens
+        self.hashes_per_chunk = self.chunk_tokens // rules.layout.hash_block_tokens
+        self.nodes: dict[bytes, Node] = {}
+        self.shared: dict[Hashable, Cell] = {}
+        self.detached: set[Node] = set()
+        self.epoch = 0
+        self.counters = IndexCounters()
+        self._superseded: deque[tuple[Node, Checkpoint]] = deque()
+        self._moves: list[CellMove] = []
+        self.root = Node(b"", None, (), needs_checkpoint=False)
+        self.root.state = State.READY
+
+    # -- finding -----------------------------------------------------------------
+
+    def deepest_known(self, hashes: Sequence[bytes], num_chunks: int) -> Node:
+        """Deepest node, ready or being stored, on a path of ``num_chunks`` chunks.
+
+        Args:
+            hashes: the request's prefix hashes, one per hash block.
+            num_chunks: how far to look.
+        """
+        nodes, stride = self.nodes, self.hashes_per_chunk
+        low, high, found = 0, num_chunks, self.root
+        while low < high:
+            middle = (low + high + 1) // 2
+            node = nodes.get(hashes[middle * stride - 1])
+            if node is None:
+                high = middle - 1
+            else:
+                low, found = middle, node
+        return found
+
+    def boundary(self, node: Node) -> int:
+        """Tokens that the prefix ending at ``node`` covers."""
+        return node.depth * self.chunk_tokens
+
+    def resume_point(self, node: Node) -> Node:
+        """Nearest node at or above ``node`` where a prompt can be resumed.
+
+        Follows the ``resume`` pointers, which may lag behind evictions but never
+        behind additions, and shortens the ones it passes.
+        """
+        while node.state is not State.READY:
+            assert node.parent is not None  # the root is always ready
+            node = node.parent
+        passed = []
+        while True:
+            target = node.resume
+            if target is not node:
+                passed.append(node)
+                node = target
+            elif self.is_resumable(node):
+                break
+            else:
+                assert node.parent is not None  # the root is always resumable
+                node.resume = node.parent.resume
+        for lagging in passed:
+            lagging.resume = node
+        return node
+
+    def is_resumable(self, node: Node) -> bool:
+        """Whether chunks and checkpoint are both there, loadable now."""
+        if node.state is not State.READY:
+            return False
+        if not node.needs_checkpoint:
+            return True
+        return node.checkpoint is not None and node.checkpoint.state is State.READY
+
+    # -- room --------------------------------------------------------------------
+
+    def allocate(self, position: int) -> Cell | None:
+        """A cell for the group at ``position``, evicting and compacting as needed.
+
+        Returns:
+            None when everything that could go is pinned.
+        """
+        while (cell := self.slabs.allocate(position)) is None:
+            moves = self.slabs.reclaim_slab(position)
+            if moves is not None:
+                self._moves.extend(moves)
+            elif not self._evict_one():
+                return None
+        return cell
+
+    def take_moves(self) -> list[CellMove]:
+        """Moves that must be carried out before any job planned after them."""
+        moves, self._moves = self._moves, []
+        return moves
+
+    def release(self, cells: Iterable[Cell]) -> None:
+        """Drop one reference of each cell; the last one gives it back."""
+        for cell in cells:
+            cell.refs -= 1
+            if cell.refs == 0:
+                if self.shared.get(cell.share_key) is cell:
+                    del self.shared[cell.share_key]
+                self.slabs.free(cell)
+
+    def share(self, key: Hashable, cell: Cell) -> None:
+        """Let other checkpoints that need the same block find ``cell``."""
+        cell.share_key = key
+        self.shared[key] = cell
+
+    # -- growing -----------------------------------------------------------------
+
+    def add_chunk(self, parent: Node, key: bytes, cells: tuple[Cell, ...]) -> Node:
+        """Enter a chunk that is being stored; the job's pin is on it."""
+        boundary = self.boundary(parent) + self.chunk_tokens
+        needs_checkpoint = self.rules.needs_checkpoint(boundary)
+        node = Node(key, parent, cells, needs_checkpoint=needs_checkpoint)
+        node.pins = 1
+        parent.children.add(node)
+        self._remove_from_policies(parent)
+        self.nodes[key] = node
+        return node
+
+    def add_checkpoint(self, node: Node, cells: tuple[Cell, ...]) -> Checkpoint:
+        """Hang a checkpoint that is being stored on ``node``; the job pins the node."""
+        self.pin(node)
+        node.checkpoint = Checkpoint(cells)
+        return node.checkpoint
+
+    def publish(self, node: Node) -> None:
+        """The chunk's bytes are in host memory on every rank; drop the job's pin."""
+        if node.state is State.STORING:
+            node.move_to(State.STORED)
+            assert node.parent is not None
+            if node.parent.state is State.READY:
+                self._make_ready(node)
+        self.unpin(node)
+
+    def publish_checkpoint(self, node: Node, checkpoint: Checkpoint) -> None:
+        """The checkpoint's bytes are in host memory; drop the job's pin."""
+        if node.checkpoint is checkpoint:
+            if any(cell.is_lost for cell in checkpoint.cells):
+                self._drop_checkpoint(node)
+            else:
+                checkpoint.move_to(State.STORED)
+                if node.state is State.READY:
+                    self._make_resumable(node, checkpoint)
+        self.unpin(node)
+
+    def fail(self, node: Node) -> None:
+        """The chunk's copy failed: it and what hangs below it are never served."""
+        if node.state is State.STORING:
+            self._detach(node)
+        self.unpin(node)
+
+    def fail_checkpoint(self, node: Node, checkpoint: Checkpoint) -> None:
+        """The checkpoint's copy failed; ``is_lost`` is already set on its cells."""
+        if node.checkpoint is checkpoint:
+            self._drop_checkpoint(node)
+        self.unpin(node)
+
+    def _make_ready(self, node: Node) -> None:
+        pending = [node]
+        while pending:
+            ready = pending.pop()
+            ready.move_to(State.READY)
+            assert ready.parent is not None
+            ready.resume = ready.parent.resume
+            checkpoint = ready.checkpoint
+            if checkpoint is not None and checkpoint.state is State.STORED:
+                self._make_resumable(ready, checkpoint)
+            elif not ready.needs_checkpoint:
+                ready.resume = ready
+            pending += [c for c in ready.children if c.state is State.STORED]
+
+    def _make_resumable(self, node: Node, checkpoint: Checkpoint) -> None:
+        """Publish a checkpoint and point the ready nodes below at it."""
+        checkpoint.move_to(State.READY)
+        assert node.parent is not None
+        above = self.resume_point(node.parent)
+        if above.checkpoint is not None:
+            self._superseded.append((above, above.checkpoint))
+        node.resume = node
+        pending = list(node.children)
+        while pending:
+            child = pending.pop()
+            if child.state is State.READY and child.resume.depth < node.depth:
+                child.resume = node
+                pending.extend(child.children)
+
+    # -- pins and stamps ---------------------------------------------------------
+
+    def pin(self, node: Node) -> None:
+        """Forbid eviction of ``node``, and so of its ancestors."""
+        node.pins += 1
+        if node.pins == 1:
+            self._remove_from_policies(node)
+
+    def unpin(self, node: Node) -> None:
+        """Undo one ``pin``; the last one may make the node evictable or end it."""
+        node.pins -= 1
+        if node.pins == 0:
+            if node.state is State.EVICTING:
+                self._finish_detached(node)
+            else:
+                self._settle(node)
+
+    def touch(self, node: Node, now: float) -> None:
+        """Stamp the deepest node used; its ancestors inherit the stamp."""
+        node.last_use = now
+        self.live.touch(node)
+        self.dead.touch(node)
+
+    def _settle(self, node: Node) -> None:
+        """Offer ``node`` for eviction if it is a ready, unpinned leaf."""
+        if (
+            node.state is State.READY
+            and node.pins == 0
+            and not node.children
+            and node.parent is not None
+        ):
+            is_dead = node.checkpoint is None and node.needs_checkpoint
+            (self.dead if is_dead else self.live).add(node)
+
+    def _remove_from_policies(self, node: Node) -> None:
+        self.live.remove(node)
+        self.dead.remove(node)
+
+    # -- leaving -----------------------------------------------------------------
+
+    def reset(self) -> bool:
+        """Forget everything. Completions of jobs in flight publish nothing.
+
+        Returns:
+            Whether nothing is in flight any more; if not, ask again later.
+        """
+        self.epoch += 1
+        for child in list(self.root.children):
+            self._detach(child)
+        self._superseded.clear()
+        return not self.detached
+
+    def _evict_one(self) -> bool:
+        """Let go of the least valuable thing; False when all is pinned."""
+        if self._evict_superseded():
+            return True
+        for policy, is_dead in ((self.dead, True), (self.live, False)):
+            node = policy.victim()
+            if node is not None:
+                self.counters.count_leaf(node, is_dead=is_dead)
+                self._drop_leaf(node)
+                return True
+        return False
+
+    def _evict_superseded(self) -> bool:
+        """Drop a checkpoint that a deeper one on the same unbranched path replaces."""
+        while self._superseded:
+            node, checkpoint = self._superseded.popleft()
+            if node.checkpoint is not checkpoint or node.pins:
+                continue
+            below = node
+            while len(below.children) == 1:
+                (below,) = below.children
+                if below.checkpoint is not None:
+                    break
+            if below is not node and self.is_resumable(below):
+                self.counters.evicted_checkpoints += 1
+                self.counters.superseded_checkpoints += 1
+                self._drop_checkpoint(node)
+                return True
+        return False
+
+    def lose(self, cells: Iterable[Cell]) -> None:
+        """The bytes of these cells are wrong: nothing that holds one is served."""
+        lost = set(cells)
+        for cell in lost:
+            cell.is_lost = True
+        for node in list(self.nodes.values()):
+            if node.state is not State.GONE and not lost.isdisjoint(node.cells):
+                if self.nodes.get(node.key) is node:
+                    self._detach(node)
+            elif node.checkpoint and not lost.isdisjoint(node.checkpoint.cells):
+                self._drop_checkpoint(node)
+
+    def _drop_checkpoint(self, node: Node) -> None:
+        checkpoint, node.checkpoint = node.checkpoint, None
+        assert checkpoint is not None
+        checkpoint.move_to(State.GONE)
+        self.release(checkpoint.cells)
+
+    def _drop_leaf(self, node: Node) -> None:
+        parent = node.parent
+        assert parent is not None
+        self._unlink(node)
+        self._free(node)
+        if parent.last_use < node.last_use:
+            parent.last_use = node.last_use
+        self._settle(parent)
+
+    def _detach(self, top: Node) -> None:
+        """Make a subtree unfindable; nodes that jobs use wait for their last unpin."""
+        assert top.parent is not None
+        parent = top.parent
+        pending = [top]
+        while pending:
+            node = pending.pop()
+            pending.extend(node.children)
+            self._unlink(node)
+            if node.pins:
+                node.move_to(State.EVICTING)
+                self.detached.add(node)
+            else:
+                self._free(node)
+        self._settle(parent)
+
+    def _unlink(self, node: Node) -> None:
+        assert node.parent is not None
+        node.parent.children.discard(node)
+        del self.nodes[node.key]
+        self._remove_from_policies(node)
+
+    def _finish_detached(self, node: Node) -> None:
+        self.detached.discard(node)
+        self._free(node)
+
+    def _free(self, node: Node) -> None:
+        node.move_to(State.GONE)
+        if node.checkpoint is not None:
+            self._drop_checkpoint(node)
+        self.release(node.cells)

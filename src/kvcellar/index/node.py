@@ -1,0 +1,78 @@
+"""A node: one chunk of a known prefix, and the checkpoint at its end."""
+
+from kvcellar.index.cells import Cell
+from kvcellar.index.states import State, require
+
+
+class Checkpoint:
+    """What the windowed and recurrent groups need to resume at a node's end.
+
+    Attributes:
+        cells: the blocks, in the order of ``HybridRules.checkpoint_blocks``.
+    """
+
+    __slots__ = ("cells", "state")
+
+    def __init__(self, cells: tuple[Cell, ...]) -> None:
+        self.cells = cells
+        self.state = State.STORING
+
+    def move_to(self, state: State) -> None:
+        """Change state, as the table allows."""
+        self.state = require(self.state, state)
+
+
+class Node:
+    """Index entry of one chunk.
+
+    Attributes:
+        key: the engine's prefix hash at the chunk's end.
+        depth: chunks from the root; the node ends at ``depth * chunk_tokens``.
+        cells: one per append-only group; all of them or the node does not exist.
+        needs_checkpoint: whether resuming at its end reads anything besides chunks.
+        pins: holders that forbid eviction.
+        last_use: time of the last use of this node or of a descendant that left.
+        resume: a node at or above this one, from which resume points are searched
+            upwards; see ``Index.resume_point``.
+    """
+
+    __slots__ = (
+        "cells",
+        "checkpoint",
+        "children",
+        "depth",
+        "key",
+        "last_use",
+        "needs_checkpoint",
+        "parent",
+        "pins",
+        "resume",
+        "state",
+    )
+
+    def __init__(
+        self,
+        key: bytes,
+        parent: "Node | None",
+        cells: tuple[Cell, ...],
+        *,
+        needs_checkpoint: bool,
+    ) -> None:
+        self.key = key
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.cells = cells
+        self.checkpoint: Checkpoint | None = None
+        self.needs_checkpoint = needs_checkpoint
+        self.children: set[Node] = set()
+        self.pins = 0
+        self.last_use: float = 0.0 if parent is None else parent.last_use
+        self.resume: Node = self if parent is None else parent.resume
+        self.state = State.STORING
+
+    def move_to(self, state: State) -> None:
+        """Change state, as the table allows."""
+        self.state = require(self.state, state)
+
+    def __repr__(self) -> str:
+        return f"Node(depth={self.depth}, {self.state.value}, pins={self.pins})"

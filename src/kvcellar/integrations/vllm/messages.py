@@ -1,0 +1,62 @@
+"""What scheduler and workers tell each other."""
+
+from dataclasses import dataclass, field
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+    KVConnectorWorkerMetadata,
+)
+
+from kvcellar.transfer.jobs import CopyJob
+
+
+@dataclass
+class CellarMetadata(KVConnectorMetadata):
+    """One step's work, scheduler to workers.
+
+    Attributes:
+        loads: loads by the id of the request that waits for them.
+        stores: stores and moves, in the order they were planned.
+        refused_loads: requests that must be reported as failed loads.
+    """
+
+    loads: dict[str, CopyJob] = field(default_factory=dict)
+    stores: list[CopyJob] = field(default_factory=list)
+    refused_loads: list[str] = field(default_factory=list)
+
+
+@dataclass
+class WorkerReport(KVConnectorWorkerMetadata):
+    """Jobs that ended, workers to scheduler.
+
+    Attributes:
+        num_done: ranks that have ended the job, by job id.
+        failed: jobs that failed on some rank.
+    """
+
+    num_done: dict[int, int] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> "WorkerReport":
+        """Add another rank's report to this one."""
+        assert isinstance(other, WorkerReport)
+        for job_id, count in other.num_done.items():
+            self.num_done[job_id] = self.num_done.get(job_id, 0) + count
+        self.failed |= other.failed
+        return self
+
+
+@dataclass
+class RankHandshake(KVConnectorHandshakeMetadata):
+    """What one rank found when the cache was allocated.
+
+    Attributes:
+        payload_bytes: bytes of one block by the engine's group id.
+        chunk_tokens: tokens per chunk, as this rank worked it out.
+        num_slabs: slabs that its share of host memory was cut into.
+    """
+
+    payload_bytes: dict[int, int]
+    chunk_tokens: int
+    num_slabs: int

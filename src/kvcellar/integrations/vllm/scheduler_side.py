@@ -1,0 +1,302 @@
+"""The planning half: turns vLLM's calls into events and actions into jobs.
+
+One instance per engine, on the engine's scheduler thread.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from vllm.logger import init_logger
+
+from kvcellar.config import rank_bytes, settings_from_extra_config
+from kvcellar.core import actions, events
+from kvcellar.core.offloader import Offloader
+from kvcellar.errors import IncompatibleError
+from kvcellar.index.capacity import capacity, describe
+from kvcellar.integrations.vllm.compat import DevicePins, EngineTables, group_managers
+from kvcellar.integrations.vllm.messages import (
+    CellarMetadata,
+    RankHandshake,
+    WorkerReport,
+)
+from kvcellar.integrations.vllm.setup import layout_for
+from kvcellar.integrations.vllm.stats import CellarStats, SchedulerCounts
+from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
+from kvcellar.layout.host import plan_geometry
+from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+    from vllm.v1.request import Request
+
+logger = init_logger("vllm.kvcellar")
+
+
+class SchedulerSide:
+    """Plans loads and stores; pins what they read; publishes what they wrote."""
+
+    def __init__(
+        self, vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig"
+    ) -> None:
+        self._vllm_config = vllm_config
+        self._kv_cache_config = kv_cache_config
+        transfer_config = vllm_config.kv_transfer_config
+        assert transfer_config is not None
+        self._settings = settings_from_extra_config(
+            transfer_config.kv_connector_extra_config
+        )
+        self._num_ranks = vllm_config.parallel_config.world_size
+        self._offloader: Offloader | None = None
+        self._managers: Any = ()
+        self._pins: DevicePins | None = None
+        self._watched: dict[str, Watched] = {}
+        self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
+        self._next = CellarMetadata()
+        self._ranks_left: dict[int, int] = {}
+        self._failed: set[int] = set()
+        self._loading: dict[int, str] = {}
+        self._counts = SchedulerCounts()
+        if transfer_config.kv_load_failure_policy != "recompute":
+            logger.warning(
+                "kvcellar: kv_load_failure_policy is %r, so a failed load fails its "
+                'request; set it to "recompute" in --kv-transfer-config',
+                transfer_config.kv_load_failure_policy,
+            )
+
+    # -- start ---------------------------------------------------------------------
+
+    def bind(self, kv_cache_manager: "KVCacheManager") -> None:
+        """Take the engine's block tables and pool."""
+        self._managers = group_managers(kv_cache_manager)
+        self._pins = DevicePins(kv_cache_manager.block_pool)
+
+    def set_handshakes(self, handshakes: dict[tuple[int, int], Any]) -> None:
+        """Build the planner from what the ranks found.
+
+        Raises:
+            IncompatibleError: the ranks' blocks or slabs differ.
+        """
+        ranks = [h for h in handshakes.values() if isinstance(h, RankHandshake)]
+        if not ranks:
+            return
+        if any(rank != ranks[0] for rank in ranks):
+            raise IncompatibleError(
+                f"ranks hold different cache bytes ({ranks}); pipeline stages with "
+                "different layers come with a later release"
+            )
+        offloader = self._build(ranks[0].payload_bytes)
+        if offloader.layout.chunk_tokens != ranks[0].chunk_tokens:
+            raise IncompatibleError(
+                f"scheduler and workers disagree about the chunk: "
+                f"{offloader.layout.chunk_tokens} and {ranks[0].chunk_tokens} tokens"
+            )
+
+    @property
+    def offloader(self) -> Offloader:
+        """The planner; built at the handshake, or at first use where there is none."""
+        return self._offloader or self._build(None)
+
+    def _build(self, payload_bytes: dict[int, int] | None) -> Offloader:
+        layout = layout_for(
+            self._vllm_config, self._kv_cache_config, self._settings, payload_bytes
+        )
+        geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
+        self._offloader = Offloader(layout, geometry, self._settings)
+        for line in describe(capacity(layout, geometry)).splitlines():
+            logger.info("kvcellar: %s", line)
+        return self._offloader
+
+    # -- look-up and load ----------------------------------------------------------
+
+    def look_up(self, request: "Request", local_tokens: int) -> tuple[int, bool]:
+        """Tokens to load, always in the background."""
+        if request.skip_reading_prefix_cache:
+            return 0, False
+        promise = self._handle(
+            events.LookUp(
+                request.request_id,
+                request.block_hashes,
+                request.num_tokens,
+                local_tokens,
+            )
+        )
+        assert isinstance(promise, actions.Promise)
+        return promise.external_tokens, promise.external_tokens > 0
+
+    def allocated(self, request: "Request", external_tokens: int) -> None:
+        """The engine admitted a request; follow it from now on."""
+        request_id = request.request_id
+        watched = self._watched.get(request_id)
+        if watched is None:
+            watched = self._watched[request_id] = Watched(request)
+        self._wakeups.watch(watched)
+        self._handle(
+            events.Allocated(request_id, external_tokens, self._tables(request_id))
+        )
+
+    # -- store ---------------------------------------------------------------------
+
+    def build_metadata(self, scheduler_output: "SchedulerOutput") -> CellarMetadata:
+        """Offer what this step completes to the planner; hand over all jobs."""
+        num_scheduled = scheduler_output.num_scheduled_tokens
+        for watched in self._wakeups.next_step():
+            request = watched.request
+            num_tokens = num_scheduled.get(request.request_id)
+            if num_tokens is None:
+                continue  # waits for its load, or sits this step out
+            drafts = scheduler_output.scheduled_spec_decode_tokens.get(
+                request.request_id, ()
+            )
+            first = request.num_computed_tokens
+            self._offer(watched, first, first + num_tokens - len(drafts))
+            self._rest(watched, first + num_tokens - len(drafts))
+        metadata, self._next = self._next, CellarMetadata()
+        return metadata
+
+    def _offer(self, watched: Watched, first: int, computed: int) -> None:
+        """Tell the planner, if the step ends a chunk or is the request's first."""
+        request = watched.request
+        layout = self.offloader.layout
+        known = min(computed, len(request.block_hashes) * layout.hash_block_tokens)
+        num_chunks = known // layout.chunk_tokens
+        if num_chunks <= watched.num_chunks:
+            return
+        watched.num_chunks = num_chunks
+        self._handle(
+            events.TokensComputed(
+                request.request_id,
+                request.block_hashes,
+                request.num_prompt_tokens,
+                first,
+                computed,
+                self._tables(request.request_id),
+            )
+        )
+
+    def _rest(self, watched: Watched, computed: int) -> None:
+        """Let a decoding request sleep until it can reach its next boundary."""
+        request = watched.request
+        if computed >= request.num_tokens:
+            chunk = self.offloader.layout.chunk_tokens
+            boundary = (max(watched.num_chunks, 0) + 1) * chunk
+            self._wakeups.sleep(watched, boundary - computed)
+
+    # -- ends ----------------------------------------------------------------------
+
+    def finished(self, request: "Request") -> None:
+        """Store what the last step completed, then forget the request."""
+        watched = self._watched.pop(request.request_id, None)
+        if watched is not None:
+            self._wakeups.forget(watched)
+            if not watched.is_loading:
+                # The last sampled token has no KV yet.
+                computed = min(request.num_computed_tokens, request.num_tokens - 1)
+                self._offer(watched, computed, computed)
+        self._handle(events.RequestFinished(request.request_id))
+
+    def take_report(self, report: Any) -> None:
+        """Count the ranks that ended each job; the last one ends it here."""
+        if report is None:
+            return
+        assert isinstance(report, WorkerReport)
+        self._failed |= report.failed
+        for job_id, num_ranks in report.num_done.items():
+            self._ranks_left[job_id] -= num_ranks
+            if not self._ranks_left[job_id]:
+                self._end_job(job_id)
+
+    def _end_job(self, job_id: int) -> None:
+        del self._ranks_left[job_id]
+        has_failed = job_id in self._failed
+        self._failed.discard(job_id)
+        request_id = self._loading.pop(job_id, None)
+        watched = self._watched.get(request_id) if request_id else None
+        if watched is not None:
+            watched.is_loading = False
+        self._handle(events.JobDone(job_id, has_failed))
+        assert self._pins is not None
+        self._pins.release(job_id)
+
+    def reset(self) -> bool:
+        """Forget everything; False while jobs are in flight."""
+        answer = self._handle(events.Reset())
+        assert isinstance(answer, actions.ResetAnswer)
+        return answer.is_done
+
+    def has_pending_block_frees(self) -> bool:
+        """Whether a copy's end would free a block."""
+        return self._pins is not None and self._pins.holds_last_reference()
+
+    def has_work(self) -> bool:
+        """Whether jobs wait to be handed over or to be reported."""
+        return bool(self._ranks_left or self._next.refused_loads)
+
+    def take_stats(self) -> CellarStats | None:
+        """What was counted since the last call."""
+        if self._offloader is None:
+            return None
+        return self._counts.since_last(self._offloader)
+
+    # -- actions -------------------------------------------------------------------
+
+    def _handle(self, event: events.Event) -> actions.Action | None:
+        """Let the planner decide; queue its jobs; return its answer, if any."""
+        answer = None
+        for action in self.offloader.handle(event, time.monotonic()):
+            if isinstance(action, actions.Store):
+                self._store(action)
+            elif isinstance(action, actions.Load):
+                self._load(action)
+            elif isinstance(action, actions.Move):
+                self._move(action)
+            elif isinstance(action, actions.LoadRefused):
+                self._next.refused_loads.append(action.request_id)
+            else:
+                answer = action
+        return answer
+
+    def _store(self, action: actions.Store) -> None:
+        assert self._pins is not None
+        self._pins.pin(action.job_id, [c.device_blocks for c in action.copies])
+        self._next.stores.append(self._job(action, Direction.STORE))
+
+    def _load(self, action: actions.Load) -> None:
+        self._loading[action.job_id] = action.request_id
+        self._watched[action.request_id].is_loading = True
+        self._next.loads[action.request_id] = self._job(action, Direction.LOAD)
+
+    def _move(self, action: actions.Move) -> None:
+        copies = tuple(
+            GroupCopy(
+                move.position, np.array([move.source]), np.array([move.destination])
+            )
+            for move in action.moves
+        )
+        self._ranks_left[action.job_id] = self._num_ranks
+        self._next.stores.append(CopyJob(action.job_id, Direction.MOVE, copies))
+
+    def _job(
+        self, action: actions.Store | actions.Load, direction: Direction
+    ) -> CopyJob:
+        self._ranks_left[action.job_id] = self._num_ranks
+        copies = tuple(
+            GroupCopy(
+                copy.position,
+                np.array(copy.device_blocks, dtype=np.int64),
+                np.array(copy.host_blocks, dtype=np.int64),
+            )
+            for copy in action.copies
+        )
+        return CopyJob(action.job_id, direction, copies)
+
+    def _tables(self, request_id: str) -> EngineTables:
+        return EngineTables(self._managers, request_id)
+
+
+def _num_draft_tokens(vllm_config: "VllmConfig") -> int:
+    speculative = vllm_config.speculative_config
+    return int(speculative.num_speculative_tokens) if speculative else 0

@@ -1,0 +1,150 @@
+"""The copying half: one instance per rank, on the worker's main thread."""
+
+from typing import TYPE_CHECKING
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorTransferResults,
+)
+from vllm.logger import init_logger
+
+from kvcellar.config import rank_bytes, settings_from_extra_config
+from kvcellar.device.cpu import CpuDevice
+from kvcellar.integrations.vllm.messages import (
+    CellarMetadata,
+    RankHandshake,
+    WorkerReport,
+)
+from kvcellar.integrations.vllm.regions import group_regions
+from kvcellar.integrations.vllm.setup import layout_for
+from kvcellar.integrations.vllm.stats import CellarStats, WorkerCounts
+from kvcellar.layout.host import plan_geometry
+from kvcellar.tiers.memory import HostMemory
+from kvcellar.transfer.engine import TransferEngine
+from kvcellar.transfer.jobs import Direction, JobResult
+
+if TYPE_CHECKING:
+    import torch
+    from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+
+logger = init_logger("vllm.kvcellar")
+
+# With nothing to compute, the engine would poll in a loop and take the interpreter
+# from the copy thread; a wait this long is not felt by a request that arrives in it.
+IDLE_WAIT_SECONDS = 0.002
+CLOSE_WAIT_SECONDS = 10.0
+
+
+class WorkerSide:
+    """Owns this rank's host memory and the thread that copies."""
+
+    def __init__(
+        self, vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig"
+    ) -> None:
+        transfer_config = vllm_config.kv_transfer_config
+        assert transfer_config is not None
+        settings = settings_from_extra_config(transfer_config.kv_connector_extra_config)
+        self._kv_cache_config = kv_cache_config
+        self._layout = layout_for(vllm_config, kv_cache_config, settings)
+        self._num_ranks = vllm_config.parallel_config.world_size
+        share = rank_bytes(settings, self._num_ranks)
+        self._geometry = plan_geometry(self._layout, share)
+        self._memory: HostMemory | None = None
+        self._engine: TransferEngine | None = None
+        self._waiting: dict[int, str] = {}
+        self._refused: list[str] = []
+        self._ended: list[JobResult] = []
+        self._counts = WorkerCounts()
+        self._is_idle = False
+
+    def register(self, kv_caches: "dict[str, torch.Tensor]") -> None:
+        """Find the bytes of every block; allocate host memory; start the thread.
+
+        Raises:
+            ConfigError: the machine does not have that much memory.
+            IncompatibleError: the tensors are not where the configuration says.
+        """
+        regions = group_regions(self._layout, self._kv_cache_config, kv_caches)
+        self._kv_caches = kv_caches  # their memory is copied by address
+        self._memory = HostMemory(self._geometry, num_ranks=self._num_ranks)
+        device = CpuDevice(
+            self._layout,
+            self._geometry,
+            regions,
+            num_blocks=self._kv_cache_config.num_blocks,
+            host_address=self._memory.address,
+        )
+        self._engine = TransferEngine(device)
+
+    def handshake(self) -> RankHandshake:
+        """Bytes of this rank's blocks, for the scheduler."""
+        payload = {g.group_id: g.payload_bytes for g in self._layout.groups}
+        return RankHandshake(
+            payload, self._layout.chunk_tokens, self._geometry.num_slabs
+        )
+
+    # -- one step ------------------------------------------------------------------
+
+    def start_loads(self, metadata: CellarMetadata, *, is_idle: bool) -> None:
+        """Queue loads. On CPU the forward has run by now, so nothing reads the blocks.
+
+        Args:
+            is_idle: whether this step computes nothing.
+        """
+        self._is_idle = is_idle
+        self._refused += metadata.refused_loads
+        for request_id, job in metadata.loads.items():
+            self._waiting[job.job_id] = request_id
+            self._transfers.submit(job)
+
+    def start_stores(self, metadata: CellarMetadata) -> None:
+        """Queue stores and moves, behind the forward that wrote their blocks."""
+        for job in metadata.stores:
+            self._transfers.submit(job)
+
+    def take_results(self) -> KVConnectorTransferResults:
+        """Requests whose load has ended, and which of them failed."""
+        if self._is_idle and self._transfers.num_in_flight:
+            self._transfers.wait_any(IDLE_WAIT_SECONDS)
+        results = KVConnectorTransferResults()
+        results.finished_recving.update(self._refused)
+        results.failed_recving.update(self._refused)
+        self._refused = []
+        for result in self._transfers.poll():
+            self._ended.append(result)
+            self._counts.count(result)
+            if result.error is not None:
+                logger.warning("kvcellar: a copy failed: %s", result.error)
+            if result.direction is Direction.LOAD:
+                request_id = self._waiting.pop(result.job_id)
+                results.finished_recving.add(request_id)
+                if result.error is not None:
+                    results.failed_recving.add(request_id)
+        return results
+
+    def take_report(self) -> WorkerReport | None:
+        """Jobs that have ended since the last step."""
+        if not self._ended:
+            return None
+        ended, self._ended = self._ended, []
+        return WorkerReport(
+            {result.job_id: 1 for result in ended},
+            {result.job_id for result in ended if result.error is not None},
+        )
+
+    def take_stats(self) -> CellarStats | None:
+        """Bytes and times since the last call."""
+        return self._counts.take()
+
+    def close(self) -> None:
+        """Let the running copy end, stop the thread, give host memory back."""
+        if self._engine is not None:
+            self._engine.drain(CLOSE_WAIT_SECONDS)
+            has_stopped = self._engine.close(CLOSE_WAIT_SECONDS)
+            if has_stopped and self._memory is not None:
+                self._memory.close()
+
+    @property
+    def _transfers(self) -> TransferEngine:
+        assert self._engine is not None  # the engine registers its cache first
+        return self._engine

@@ -1,0 +1,1 @@
+"""What a model's cache looks like: groups, kinds, token units, bytes."""

@@ -1,0 +1,171 @@
+"""What one model's KV cache looks like: its groups and the token units they share."""
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvcellar.errors import ConfigError, IncompatibleError
+
+
+class AttentionKind(enum.StrEnum):
+    """How a group's layers remember. Named only in ``layout`` and ``attention``.
+
+    MLA and compressed MLA are byte layouts of ``FULL``; sliding-window MLA is one
+    of ``WINDOW``. Groups that hold nothing a later request could read (circular
+    scratch buffers) have no kind: they are left out of the layout.
+    """
+
+    FULL = "full"
+    WINDOW = "window"
+    CHUNKED = "chunked"
+    STATE = "state"
+
+    @property
+    def is_append_only(self) -> bool:
+        """Whether a block, once written, is needed by every longer prefix."""
+        return self is AttentionKind.FULL
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLayout:
+    """One group of layers that share a block table.
+
+    Attributes:
+        group_id: the engine's index of the group.
+        kind: how its layers remember.
+        tokens_per_block: tokens that one block of this group covers.
+        payload_bytes: bytes of one block that layers read, summed over the group's
+            layers on one rank, without page padding.
+        padded_bytes: the same with the engine's page padding.
+        num_layers: layers of the group that this rank holds.
+        span_tokens: window or local-chunk length; None for the other kinds.
+        is_draft: whether the group serves a speculative-decoding drafter.
+    """
+
+    group_id: int
+    kind: AttentionKind
+    tokens_per_block: int
+    payload_bytes: int
+    padded_bytes: int
+    num_layers: int
+    span_tokens: int | None = None
+    is_draft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayout:
+    """The prefix-cacheable groups of a model and the token units they share.
+
+    Attributes:
+        groups: participating groups, in the engine's order. Code below ``layout``
+            addresses a group by its position here, not by ``group_id``.
+        hash_block_tokens: tokens per prefix hash that the engine computes.
+        alignment_tokens: prefix hits are multiples of this.
+        scheduler_block_tokens: LCM of all the engine's groups, cacheable or not.
+        chunk_tokens: tokens per chunk; resume points are multiples of it.
+    """
+
+    groups: tuple[GroupLayout, ...]
+    hash_block_tokens: int
+    alignment_tokens: int
+    scheduler_block_tokens: int
+    chunk_tokens: int
+
+    @property
+    def chunk_positions(self) -> tuple[int, ...]:
+        """Positions of the groups whose blocks make up chunks."""
+        return tuple(i for i, g in enumerate(self.groups) if g.kind.is_append_only)
+
+    @property
+    def checkpoint_positions(self) -> tuple[int, ...]:
+        """Positions of the groups whose blocks make up checkpoints."""
+        return tuple(i for i, g in enumerate(self.groups) if not g.kind.is_append_only)
+
+    def blocks_per_cell(self, position: int) -> int:
+        """Blocks held by one cell: a chunk's worth, or one for checkpoint groups."""
+        group = self.groups[position]
+        if group.kind.is_append_only:
+            return self.chunk_tokens // group.tokens_per_block
+        return 1
+
+    def cell_bytes(self, position: int) -> int:
+        """Payload bytes of one cell of the group at ``position``."""
+        return self.blocks_per_cell(position) * self.groups[position].payload_bytes
+
+
+def smallest_chunk_tokens(groups: Sequence[GroupLayout], alignment_tokens: int) -> int:
+    """Smallest legal chunk: a multiple of the alignment and of append-only blocks."""
+    append_only = (g.tokens_per_block for g in groups if g.kind.is_append_only)
+    return math.lcm(alignment_tokens, *append_only)
+
+
+def make_layout(
+    groups: Sequence[GroupLayout],
+    *,
+    hash_block_tokens: int,
+    alignment_tokens: int,
+    scheduler_block_tokens: int,
+    chunk_tokens: int | None = None,
+) -> CacheLayout:
+    """Check the token units against each other and build the layout.
+
+    Args:
+        chunk_tokens: None takes the smallest legal value.
+
+    Raises:
+        IncompatibleError: no group is prefix-cacheable, or the engine's units do
+            not divide each other.
+        ConfigError: ``chunk_tokens`` is not a multiple of the smallest chunk.
+    """
+    if not groups:
+        raise IncompatibleError(
+            "the model has no prefix-cacheable cache group, so there is nothing to "
+            "keep; serve it without kvcellar"
+        )
+    for group in groups:
+        _check_group(group, hash_block_tokens)
+    if alignment_tokens % hash_block_tokens:
+        raise IncompatibleError(
+            f"hit alignment of {alignment_tokens} tokens is not a multiple of the "
+            f"hash block of {hash_block_tokens} tokens"
+        )
+    smallest = smallest_chunk_tokens(groups, alignment_tokens)
+    if chunk_tokens is not None and (chunk_tokens <= 0 or chunk_tokens % smallest):
+        raise ConfigError(
+            f"chunk_tokens={chunk_tokens} does not fit this model; use a positive "
+            f"multiple of {smallest}"
+        )
+    return CacheLayout(
+        tuple(groups),
+        hash_block_tokens,
+        alignment_tokens,
+        scheduler_block_tokens,
+        chunk_tokens or smallest,
+    )
+
+
+def with_chunk_tokens(layout: CacheLayout, chunk_tokens: int) -> CacheLayout:
+    """The same layout with another chunk.
+
+    Raises:
+        ConfigError: ``chunk_tokens`` is not a multiple of the smallest chunk.
+    """
+    return make_layout(
+        layout.groups,
+        hash_block_tokens=layout.hash_block_tokens,
+        alignment_tokens=layout.alignment_tokens,
+        scheduler_block_tokens=layout.scheduler_block_tokens,
+        chunk_tokens=chunk_tokens,
+    )
+
+
+def _check_group(group: GroupLayout, hash_block_tokens: int) -> None:
+    if group.tokens_per_block % hash_block_tokens:
+        raise IncompatibleError(
+            f"group {group.group_id} has blocks of {group.tokens_per_block} tokens, "
+            f"not a multiple of the hash block of {hash_block_tokens}; set the "
+            "engine's prefix_match_unit to a divisor of both"
+        )
+    if group.payload_bytes <= 0:
+        raise IncompatibleError(f"group {group.group_id} holds no bytes on this rank")

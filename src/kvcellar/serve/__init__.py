@@ -1,0 +1,1 @@
+"""Starting vLLM with kvcellar switched on, and ending it without leftovers."""

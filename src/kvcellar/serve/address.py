@@ -1,0 +1,116 @@
+"""Where a server listens, and whether it answers there."""
+
+import contextlib
+import http.client
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvcellar.errors import ConfigError
+from kvcellar.serve.arguments import has_option, option_value
+
+DEFAULT_PORT = 8000  # Source: vLLM 0.32, entrypoints/openai/cli_args.py
+_ALL_INTERFACES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # compared, not bound
+_PROBE_TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server's address as seen from this machine.
+
+    Attributes:
+        host: name or number to bind; empty for all interfaces.
+        port: TCP port.
+        is_encrypted: whether the server speaks TLS.
+    """
+
+    host: str
+    port: int
+    is_encrypted: bool = False
+
+    @property
+    def reachable_host(self) -> str:
+        """The host to connect to, where binding was to all interfaces."""
+        return "127.0.0.1" if self.host in _ALL_INTERFACES else self.host
+
+    @property
+    def url(self) -> str:
+        """The address as a URL without a path."""
+        host = self.reachable_host
+        bracketed = f"[{host}]" if ":" in host else host
+        return f"http{'s' if self.is_encrypted else ''}://{bracketed}:{self.port}"
+
+
+def address_of(vllm_arguments: Sequence[str]) -> Address:
+    """Where vLLM will listen when it is given these arguments.
+
+    Raises:
+        ConfigError: the port is not a number of a TCP port.
+    """
+    text = option_value(vllm_arguments, "--port") or str(DEFAULT_PORT)
+    if not text.isdecimal() or not 0 < int(text) < 2**16:
+        raise ConfigError(f"port={text!r} cannot be used; give a number from 1 to 65535")
+    return Address(
+        host=option_value(vllm_arguments, "--host") or "",
+        port=int(text),
+        is_encrypted=has_option(vllm_arguments, "--ssl-certfile"),
+    )
+
+
+def is_free(address: Address) -> bool:
+    """Whether a server could bind ``address`` now.
+
+    Raises:
+        ConfigError: the host is not one of this machine's.
+    """
+    try:
+        family, _, _, _, target = socket.getaddrinfo(
+            address.host or None,
+            address.port,
+            family=socket.AF_UNSPEC if address.host else socket.AF_INET,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # As vLLM does: a port in TIME_WAIT is free, a listening one is not.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+    except socket.gaierror as error:
+        raise ConfigError(
+            f"host={address.host!r} is unknown here ({error.strerror}); give a name or "
+            "number of this machine, or leave --host out"
+        ) from error
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_healthy(address: Address) -> bool:
+    """Whether the server answers ``GET /health`` with 200 within two seconds."""
+    connection = _connect(address)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+def _connect(address: Address) -> http.client.HTTPConnection:
+    host, port = address.reachable_host, address.port
+    if not address.is_encrypted:
+        return http.client.HTTPConnection(host, port, timeout=_PROBE_TIMEOUT_SECONDS)
+    # Only liveness is asked, nothing secret is sent, and local certificates are often
+    # self-signed.
+    context = ssl._create_unverified_context()  # noqa: S323, SLF001
+    return http.client.HTTPSConnection(
+        host, port, timeout=_PROBE_TIMEOUT_SECONDS, context=context
+    )

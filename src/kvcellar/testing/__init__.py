@@ -1,0 +1,1 @@
+"""What others may use to test against kvcellar."""

@@ -1,0 +1,1 @@
+"""Copy jobs, and the thread that carries them out."""

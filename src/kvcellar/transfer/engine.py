@@ -1,0 +1,159 @@
+"""Copies off the model's thread: one thread, one queue, strictly in order.
+
+    submit --> [ queue ] --> thread: device.copy --> [ results ] --> poll
+
+* One thread, so jobs are carried out in the order they were submitted. The planner
+  counts on it: a cell that one job frees may be filled by the next.
+* ``_num_in_flight`` and ``_results`` change together, under ``_changed``.
+  A job is in the queue, in the thread's hands, or in the results; never nowhere.
+* The thread waits on the queue, callers wait on ``_changed``; nobody polls. Only
+  ``_changed`` is ever held, for a few statements, and never while copying.
+* Whatever a copy raises becomes a result. Only ``close`` ends the thread.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvcellar.device.device import Device
+from kvcellar.errors import ClosedError
+from kvcellar.transfer.jobs import CopyJob, JobResult
+
+logger = logging.getLogger(__name__)
+
+_DROPPED = "the transfer engine was closed before the copy began"
+
+
+class TransferEngine:
+    """Runs jobs on ``device`` in a background thread.
+
+    All methods may be called from any thread; meant for the worker's main thread. The
+    device stays the caller's to close, after ``close`` has returned True.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._results: list[JobResult] = []
+        self._num_in_flight = 0
+        self._is_closed = False
+        self._thread = threading.Thread(
+            target=self._run, name="kvcellar-transfer", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def num_in_flight(self) -> int:
+        """Jobs submitted and not finished yet."""
+        return self._num_in_flight
+
+    def submit(self, job: CopyJob) -> None:
+        """Queue ``job`` behind the work that the device has been given so far.
+
+        Raises:
+            ClosedError: after ``close``.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise ClosedError(
+                    f"job {job.job_id} was submitted after the transfer engine had "
+                    "been closed"
+                )
+            self._num_in_flight += 1
+            self._queue.put(self._fenced(job))
+
+    def poll(self) -> list[JobResult]:
+        """Results since the last poll, in the order of submission; never waits."""
+        with self._changed:
+            results, self._results = self._results, []
+        return results
+
+    def wait_any(self, timeout_seconds: float) -> bool:
+        """Wait until there is a result to poll, or nothing to wait for.
+
+        Returns:
+            Whether there is a result to poll.
+        """
+        self._wait(
+            lambda: bool(self._results) or not self._num_in_flight, timeout_seconds
+        )
+        return bool(self._results)
+
+    def drain(self, timeout_seconds: float) -> bool:
+        """Wait until nothing is in flight; results stay to be polled.
+
+        Returns:
+            False if the time was up first.
+        """
+        return self._wait(lambda: not self._num_in_flight, timeout_seconds)
+
+    def close(self, timeout_seconds: float = 60.0) -> bool:
+        """Finish the running job, drop the queued ones, end the thread.
+
+        Dropped jobs are reported as failed. A second call does no harm.
+
+        Returns:
+            Whether the thread has ended, so that memory may be unmapped.
+        """
+        with self._changed:
+            if not self._is_closed:
+                self._is_closed = True
+                self._queue.put(None)
+        self._thread.join(timeout_seconds)
+        if self._thread.is_alive():
+            logger.warning(
+                "a copy is still running %s s after the transfer engine was closed; "
+                "its memory must stay mapped",
+                timeout_seconds,
+            )
+            return False
+        return True
+
+    def _fenced(self, job: CopyJob) -> "_Queued":
+        try:
+            return _Queued(job, self._device.fence())
+        except Exception as cause:  # noqa: BLE001 - it travels as a result instead
+            return _Queued(job, None, _text_of(cause))
+
+    def _wait(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(condition, timeout_seconds)
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            result = self._carry_out(item)
+            with self._changed:
+                self._num_in_flight -= 1
+                self._results.append(result)
+                self._changed.notify_all()
+
+    def _carry_out(self, item: "_Queued") -> JobResult:
+        job = item.job
+        error = _DROPPED if self._is_closed else item.fence_error
+        if error is not None:
+            return JobResult(job.job_id, job.direction, 0, 0.0, error)
+        started = time.perf_counter()
+        num_bytes = 0
+        try:
+            num_bytes = self._device.copy(job, item.fence)
+        except Exception as cause:  # noqa: BLE001 - it travels as a result instead
+            error = _text_of(cause)
+        seconds = time.perf_counter() - started
+        return JobResult(job.job_id, job.direction, num_bytes, seconds, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """A job on its way to the thread; ``fence_error`` if it is doomed already."""
+
+    job: CopyJob
+    fence: object
+    fence_error: str | None = None
+
+
+def _text_of(cause: Exception) -> str:
+    return f"{type(cause).__name__}: {cause}"

@@ -1,0 +1,40 @@
+"""Rules for all tests: no network, no deadlines, engine and trace tests by marker."""
+
+import importlib.util
+import os
+import pathlib
+
+import hypothesis
+import pytest
+
+ENGINE_TIMEOUT_SECONDS = 300
+
+# Before any test imports the libraries that read them.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+
+# Shared machines stall for long moments, so no example has a deadline. In CI the same
+# examples are drawn every time: a change fails because of itself, never by luck.
+hypothesis.settings.register_profile("local", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items):
+    """Give engine tests their time, and skip what this machine has no means for."""
+    has_engine = importlib.util.find_spec("vllm") is not None
+    has_traces = "KVCELLAR_TRACES" in os.environ
+    for item in items:
+        if item.get_closest_marker("engine"):
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(ENGINE_TIMEOUT_SECONDS))
+            if not has_engine:
+                item.add_marker(pytest.mark.skip("vllm is not installed"))
+        if item.get_closest_marker("traces") and not has_traces:
+            item.add_marker(pytest.mark.skip("KVCELLAR_TRACES is not set"))
+
+
+@pytest.fixture(scope="session")
+def traces_dir():
+    """Folder of recorded traces; only for tests marked ``traces``."""
+    return pathlib.Path(os.environ["KVCELLAR_TRACES"])
