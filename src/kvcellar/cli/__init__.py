@@ -1,1 +1,1 @@
-"""The ``kvcellar`` command: one file per subcommand, nothing heavy imported to parse."""
+"""The ``kvcellar`` command: one file per subcommand, light to start."""

@@ -21,7 +21,9 @@ Exit code: 0 if all is well, 1 if anything differs or a server fails.
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> None:
     """Add ``demo`` to the command line."""
     parser = subparsers.add_parser(
         "demo",

@@ -18,7 +18,9 @@ Exit code: the server's own; 2 if the settings cannot work and nothing was start
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> None:
     """Add ``serve`` to the command line."""
     parser = subparsers.add_parser(
         "serve",

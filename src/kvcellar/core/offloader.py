@@ -16,7 +16,7 @@ Store and look-up are one rule: both ask ``HybridRules`` what a boundary needs.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
@@ -36,11 +36,11 @@ from kvcellar.index.index import Index
 from kvcellar.index.lru import LruPolicy
 from kvcellar.index.node import Node
 from kvcellar.index.slabs import CellMove, SlabAllocator
-from kvcellar.index.states import State
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
 
-_LIVE = (State.READY, State.STORED, State.STORING)
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Offloader:
@@ -95,7 +95,9 @@ class Offloader:
         record.local_tokens = event.local_tokens
         self._drop_promise(record)
         limit = (event.num_tokens - 1) // self.layout.chunk_tokens
-        known = self._deepest_known(record, event, limit)
+        limit = min(limit, len(event.hashes) // self.index.hashes_per_chunk)
+        known = self.index.deepest_known(event.hashes, limit, hint=record.known)
+        record.known = known
         if known is not self.index.root:
             self.index.touch(known, now)
         record.junction = self.index.boundary(known)
@@ -103,26 +105,6 @@ class Offloader:
         if not record.num_strikes:
             tokens = self._promise(record, known, event.local_tokens)
         return [actions.Promise(event.request_id, tokens)]
-
-    def _deepest_known(
-        self, record: RequestRecord, event: events.LookUp, limit: int
-    ) -> Node:
-        """Where the last look-up ended, if nothing has changed there; else search."""
-        index, node, stride = self.index, record.known, self.index.hashes_per_chunk
-        limit = min(limit, len(event.hashes) // stride)
-        depth = node.depth
-        if (
-            0 < depth <= limit
-            and node.state in _LIVE
-            and event.hashes[depth * stride - 1] == node.key
-            and (
-                depth == limit
-                or event.hashes[(depth + 1) * stride - 1] not in index.nodes
-            )
-        ):
-            return node
-        record.known = index.deepest_known(event.hashes, limit)
-        return record.known
 
     def _promise(self, record: RequestRecord, known: Node, local_tokens: int) -> int:
         """Pin the deepest useful resume point; 0 when loading would not pay."""
@@ -166,7 +148,7 @@ class Offloader:
         while self.index.boundary(node) > boundary:
             assert node.parent is not None
             node = node.parent
-        if self.index.boundary(node) < boundary or not self.index.is_resumable(node):
+        if self.index.boundary(node) < boundary or not node.is_resumable:
             return None
         return plan_load(self.index, node, local_tokens, tables)
 
@@ -181,7 +163,7 @@ class Offloader:
         if record.placed_through is None:
             record.placed_through = event.first_token - 1
         num_chunks = self._num_storable_chunks(event)
-        tip = self._catch_up(record.tip, event.hashes, num_chunks)
+        tip = self.index.deepest_known(event.hashes, num_chunks, hint=record.tip)
         plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
         self.index.pin(tip)
         while tip.depth < num_chunks:
@@ -210,21 +192,6 @@ class Offloader:
             tokens = min(tokens, settings.max_store_tokens)
         return tokens // self.layout.chunk_tokens
 
-    def _catch_up(self, tip: Node, hashes: Sequence[bytes], limit: int) -> Node:
-        """Deepest known node on this path; usually the tip itself."""
-        stride = self.index.hashes_per_chunk
-        depth = tip.depth
-        is_on_path = tip is self.index.root or (
-            tip.state in _LIVE
-            and depth * stride <= len(hashes)
-            and hashes[depth * stride - 1] == tip.key
-        )
-        if is_on_path and (
-            depth >= limit or hashes[(depth + 1) * stride - 1] not in self.index.nodes
-        ):
-            return tip
-        return self.index.deepest_known(hashes, limit)
-
     def _add_checkpoints(
         self, record: RequestRecord, event: events.TokensComputed, plan: StorePlan
     ) -> None:
@@ -240,7 +207,7 @@ class Offloader:
     def _carry_out(self, plan: StorePlan, request_id: str) -> list[actions.Action]:
         """Moves first: they make the room that the store then fills."""
         planned: list[actions.Action] = []
-        moves = self.index.take_moves()
+        moves = self.index.cells.take_moves()
         if moves:
             planned.append(self._move(moves))
         if not plan.is_empty:

@@ -87,7 +87,7 @@ class StorePlan:
             for block in blocks:
                 cell = self._checkpoint_cell(position, block, filled)
                 if cell is None:
-                    self._index.release(cells)
+                    self._index.cells.release(cells)
                     self._index.unpin(node)
                     return False
                 cells.append(cell)
@@ -115,9 +115,8 @@ class StorePlan:
         group = self._layout.groups[position]
         end = (block + 1) * group.tokens_per_block
         key = (position, self._hashes[end // self._layout.hash_block_tokens - 1])
-        cell = self._index.shared.get(key)
-        if cell is not None and not cell.is_lost:
-            cell.refs += 1
+        cell = self._index.cells.find(key)
+        if cell is not None:
             return cell
         device_block = self._tables.block_id(group.group_id, block)
         if not device_block:
@@ -127,7 +126,7 @@ class StorePlan:
         if taken is None:
             return None
         (cell,) = taken
-        self._index.share(key, cell)
+        self._index.cells.share(key, cell)
         filled.append((cell, 0, device_block))
         return cell
 
@@ -136,7 +135,7 @@ class StorePlan:
         for position in positions:
             cell = self._index.allocate(position)
             if cell is None:
-                self._index.release(cells)
+                self._index.cells.release(cells)
                 self._counters.stores_without_room += 1
                 return None
             cells.append(cell)

@@ -1,1 +1,1 @@
-"""The demo: returning conversations against a real server, without kvcellar and with."""
+"""The demo: returning conversations against a real server, with kvcellar or not."""

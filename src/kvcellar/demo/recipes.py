@@ -82,10 +82,10 @@ RECIPES: dict[str, TinyRecipe] = {
             block_tokens=128,
             config={
                 **_COMMON,
-                "num_hidden_layers": 4,
+                "num_hidden_layers": 8,
                 "intermediate_size_mlp": 3 * _HIDDEN_SIZE,
                 "attention_chunk_size": 256,
-                "no_rope_layers": [1, 1, 1, 0],
+                "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0],
                 "moe_layers": [],
                 "interleave_moe_layer_step": 0,  # what vLLM reads: every layer is dense
                 "num_local_experts": 1,

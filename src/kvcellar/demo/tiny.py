@@ -73,7 +73,9 @@ def _build(recipe: TinyRecipe, folder: Path) -> None:
     )
     if done.returncode != 0:
         last_lines = "\n".join(done.stderr.strip().splitlines()[-5:])
-        raise CellarError(f"building the tiny model {recipe.name} failed:\n{last_lines}")
+        raise CellarError(
+            f"building the tiny model {recipe.name} failed:\n{last_lines}"
+        )
 
 
 def _move(building: Path, place: Path) -> None:

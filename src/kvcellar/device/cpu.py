@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from kvcellar.device.addresses import group_addresses
-from kvcellar.device.memcpy import copy_runs_function
+import numpy as np
+
+from kvcellar.device.kernel import Kernel, Numbers, best_kernel
+from kvcellar.device.pages import DirectionTables, build_tables
 from kvcellar.device.regions import Region
-from kvcellar.device.runs import concatenate, merged, overlaps_itself
 from kvcellar.errors import ClosedError, InvariantError
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
-from kvcellar.transfer.jobs import CopyJob, Direction
+from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
 
 
 class CpuDevice:
@@ -25,6 +26,7 @@ class CpuDevice:
         regions: for each layout position, from ``regions_from_tensors``.
         num_blocks: blocks in the device cache.
         host_address: address of the arena.
+        kernel: how pages are moved; None takes the best there is.
 
     Raises:
         IncompatibleError: regions and layout disagree about a group's bytes.
@@ -38,20 +40,13 @@ class CpuDevice:
         *,
         num_blocks: int,
         host_address: int,
+        kernel: Kernel | None = None,
     ) -> None:
-        pairs = zip(range(len(layout.groups)), regions, strict=True)
-        self._groups = [
-            group_addresses(
-                position,
-                layout,
-                geometry,
-                tuple(group_regions),
-                num_blocks=num_blocks,
-                host_address=host_address,
-            )
-            for position, group_regions in pairs
-        ]
-        self._copy_runs = copy_runs_function()
+        self._tables = build_tables(
+            layout, geometry, regions, num_blocks=num_blocks, host_address=host_address
+        )
+        self._class_of = geometry.class_of
+        self._kernel = kernel or best_kernel()
         self._is_closed = False
 
     def fence(self) -> None:
@@ -61,29 +56,69 @@ class CpuDevice:
         """Copy all of ``job`` or, if anything in it is out of range, nothing.
 
         Raises:
-            InvariantError: a block, cell or group is out of range, or a move writes
-                what it reads.
+            InvariantError: a block or cell is out of range, lists are of unequal
+                length, or a move overwrites what it reads.
             ClosedError: after ``close``.
         """
         del fence
         if self._is_closed:
             raise ClosedError(f"job {job.job_id} came after the device was closed")
-        runs = concatenate(
-            [
-                merged(self._groups[copy.position].runs(copy, job.direction))
-                for copy in job.copies
-                if len(copy.host_blocks) or len(copy.device_blocks)
-            ]
-        )
-        if not len(runs.lengths):
-            return 0
-        if job.direction is Direction.MOVE and overlaps_itself(runs):
-            raise InvariantError(
-                f"job {job.job_id} moves a cell that the same job overwrites"
-            )
-        self._copy_runs(runs.destinations, runs.sources, runs.lengths)
-        return runs.num_bytes
+        tables = self._tables[job.direction]
+        if job.direction is Direction.MOVE:
+            self._refuse_overlap(job)
+        total = sum(len(copy.host_blocks) for copy in job.copies)
+        destinations, sources = np.empty((2, total), dtype=np.int64)
+        spans = np.empty((len(job.copies), 4), dtype=np.int64)
+        num_bytes = at = 0
+        for index, copy in enumerate(job.copies):
+            self._append(tables, copy, job.direction, (destinations, sources), at)
+            end = at + len(copy.host_blocks)
+            rows = tables.first_row[copy.position : copy.position + 2]
+            spans[index] = (*rows, at, end)
+            num_bytes += (end - at) * tables.bytes_per_number[copy.position]
+            at = end
+        self._kernel.copy_pages(tables.rows, spans, destinations, sources)
+        return num_bytes
 
     def close(self) -> None:
         """Refuse further copies."""
         self._is_closed = True
+
+    def _append(
+        self,
+        tables: DirectionTables,
+        copy: GroupCopy,
+        direction: Direction,
+        targets: tuple[Numbers, Numbers],
+        at: int,
+    ) -> None:
+        """Check one group's numbers and put them into the job's."""
+        position = copy.position
+        if len(copy.device_blocks) != len(copy.host_blocks):
+            raise InvariantError(
+                f"group {position}: {len(copy.device_blocks)} blocks are paired with "
+                f"{len(copy.host_blocks)}"
+            )
+        pairs = [copy.host_blocks, copy.device_blocks]
+        if direction is Direction.LOAD:
+            pairs.reverse()
+        bounds = (tables.destination_bounds[position], tables.source_bounds[position])
+        for numbers, bound, target in zip(pairs, bounds, targets, strict=True):
+            if not self._kernel.append(numbers, bound, target, at):
+                raise InvariantError(
+                    f"group {position}: {direction} asks for block or cell "
+                    f"{numbers.min()} to {numbers.max()}, but there are {bound}"
+                )
+
+    def _refuse_overlap(self, job: CopyJob) -> None:
+        """Within a job the order must not matter. Cells are numbered per size class."""
+        read: set[tuple[int, int]] = set()
+        written: set[tuple[int, int]] = set()
+        for copy in job.copies:
+            size_class = self._class_of[copy.position]
+            read.update((size_class, cell) for cell in copy.device_blocks.tolist())
+            written.update((size_class, cell) for cell in copy.host_blocks.tolist())
+        if read & written:
+            raise InvariantError(
+                f"job {job.job_id} moves a cell that the same job overwrites"
+            )

@@ -20,7 +20,7 @@ def check_index(index: Index) -> None:
     Raises:
         InvariantError: one of them does not hold.
     """
-    index.slabs.check()
+    index.cells.slabs.check()
     for node in index.nodes.values():
         _check_links(index, node)
         _check_closure(index, node)
@@ -49,7 +49,7 @@ def _check_closure(index: Index, node: Node) -> None:
         _require(node.parent.state is not State.READY, node, "should be ready")
     nearest = index.resume_point(node)
     walked = node
-    while not index.is_resumable(walked):
+    while not walked.is_resumable:
         assert walked.parent is not None
         walked = walked.parent
     _require(nearest is walked, node, f"resumes at {nearest!r}, not {walked!r}")
@@ -76,9 +76,12 @@ def _check_references(index: Index) -> None:
         if cell.refs != count:
             raise InvariantError(f"{cell!r} is held {count} times")
     classes = range(len(index.rules.layout.groups))
-    used = {index.slabs.geometry.class_of[p]: index.slabs.num_used(p) for p in classes}
+    used = {
+        index.cells.slabs.geometry.class_of[p]: index.cells.slabs.num_used(p)
+        for p in classes
+    }
     if sum(used.values()) != len(held):
         raise InvariantError(f"{sum(used.values())} cells taken, {len(held)} held")
-    for key, cell in index.shared.items():
+    for key, cell in index.cells.shared.items():
         if cell not in held or cell.share_key != key:
             raise InvariantError(f"{cell!r} is shared under {key!r} but not held")

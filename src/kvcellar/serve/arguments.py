@@ -1,8 +1,8 @@
 """Reading single options out of the arguments meant for vLLM.
 
 vLLM parses its own arguments; these helpers only find the few that decide whether a
-start can succeed. Source: vLLM 0.32, utils/argparse_utils.py, ``FlexibleArgumentParser``
-(underscores and dashes in an option's name mean the same).
+start can succeed. Underscores and dashes in an option's name mean the same there.
+Source: vLLM 0.32, utils/argparse_utils.py, ``FlexibleArgumentParser``.
 """
 
 from collections.abc import Sequence

@@ -27,7 +27,7 @@ def check_settings(settings: ServeSettings) -> None:
     """
     _check_engine()
     _check_host_memory(settings)
-    _check_model(settings.model)
+    check_model(settings.model)
     _check_vllm_arguments(settings)
     address = address_of(settings.vllm_arguments)
     if not is_free(address):
@@ -86,10 +86,13 @@ def _check_host_memory(settings: ServeSettings) -> None:
         )
 
 
-def _check_model(model: str) -> None:
-    """Check local folders only: a hub name is looked up by vLLM itself.
+def check_model(model: str) -> None:
+    """Refuse a local folder without a model; a hub name is looked up by vLLM itself.
 
     Source of the file name: Hugging Face transformers, ``CONFIG_NAME``.
+
+    Raises:
+        ConfigError: the path does not exist, or is not a model's.
     """
     path = Path(model).expanduser()
     looks_local = model.startswith(("/", "./", "../", "~")) or model.count("/") > 1

@@ -1,4 +1,4 @@
-"""``kvcellar serve``: check, start, say that kvcellar is on, pass signals, end clean."""
+"""``kvcellar serve``: check, start, say that it is on, pass signals, end clean."""
 
 import logging
 import signal

@@ -148,9 +148,7 @@ class FakeEngine:
     def decode(self, request: FakeRequest, token: int) -> None:
         """Sample one token and compute it."""
         request.tokens.append(token)
-        request.hashes[:] = prefix_hashes(
-            request.tokens, self.layout.hash_block_tokens
-        )
+        request.hashes[:] = prefix_hashes(request.tokens, self.layout.hash_block_tokens)
         self.compute(request, 1)
 
     def finish(self, request: FakeRequest) -> None:
@@ -182,7 +180,7 @@ class FakeEngine:
 
     def _handle(self, event: events.Event) -> list[actions.Action]:
         self._now += 1.0
-        answers = []
+        answers: list[actions.Action] = []
         for action in self.offloader.handle(event, self._now):
             if isinstance(action, actions.Store):
                 self._pin(action)
@@ -272,15 +270,15 @@ class FakeEngine:
         cell, j = divmod(host_block, num_blocks)
         return self.geometry.class_of[position], cell, j
 
-    def _copy(
-        self, action: actions.Store | actions.Load, *, has_failed: bool
-    ) -> None:
+    def _copy(self, action: actions.Store | actions.Load, *, has_failed: bool) -> None:
         for copy in action.copies:
             for block, host in zip(copy.device_blocks, copy.host_blocks, strict=True):
                 place = self._place(copy.position, host)
                 if isinstance(action, actions.Store):
                     content = self.device.get(block, GARBAGE)
-                    self.host[self._bytes_at(place)] = GARBAGE if has_failed else content
+                    self.host[self._bytes_at(place)] = (
+                        GARBAGE if has_failed else content
+                    )
                 elif not has_failed:
                     self.device[block] = self.host.get(self._bytes_at(place), GARBAGE)
 

@@ -1,15 +1,9 @@
-"""vLLM's cache configuration becomes ours: recorded ones, and the installed vLLM's."""
+"""vLLM's cache configuration becomes ours, one rule at a time; no vLLM is needed."""
 
-import dataclasses
-import importlib.util
-import json
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.errors import ConfigError, IncompatibleError
@@ -20,12 +14,8 @@ from kvcellar.integrations.vllm.translate import (
     refuse_unsupported,
 )
 from kvcellar.layout.groups import AttentionKind, CacheLayout
-from kvcellar.layout.sizes import BlockSizes, GroupUnits, resolve_block_sizes
 
-DATA = Path(__file__).parents[2] / "data"
-MODELS = sorted(path.stem for path in DATA.glob("*.json"))
-FULL, WINDOW = AttentionKind.FULL, AttentionKind.WINDOW
-CHUNKED, STATE = AttentionKind.CHUNKED, AttentionKind.STATE
+FULL, WINDOW, STATE = AttentionKind.FULL, AttentionKind.WINDOW, AttentionKind.STATE
 
 
 def spec_class(names: list[str]) -> type[SimpleNamespace]:
@@ -65,39 +55,14 @@ def state_spec(block_size: int, **fields: Any) -> Any:
     return make_spec("MambaSpec", block_size, **(values | fields))
 
 
-def make_config(*specs: Any, **fields: Any) -> Any:
+def make_config(*specs: Any) -> Any:
     """One layer per group, one tensor per layer; sizes are left unresolved."""
     groups = [
         SimpleNamespace(layer_names=[f"layer{i}"], kv_cache_spec=spec)
         for i, spec in enumerate(specs)
     ]
     tensors = [SimpleNamespace(layers=[f"layer{i}"]) for i in range(len(specs))]
-    return SimpleNamespace(
-        **({"kv_cache_groups": groups, "kv_cache_tensors": tensors} | fields)
-    )
-
-
-def replay(model: str) -> Any:
-    """A recorded configuration as objects with the recorded attributes."""
-    recorded = json.loads((DATA / f"{model}.json").read_text())
-
-    def spec(number: int) -> Any:
-        fields = dict(recorded["specs"][number])
-        made = spec_class(fields.pop("classes"))(**fields)
-        if "kv_cache_specs" in fields:
-            inner = fields["kv_cache_specs"].items()
-            made.kv_cache_specs = {name: spec(n) for name, n in inner}
-        return made
-
-    groups = [
-        SimpleNamespace(**(group | {"kv_cache_spec": spec(group["kv_cache_spec"])}))
-        for group in recorded["kv_cache_groups"]
-    ]
-    tensors = [SimpleNamespace(**tensor) for tensor in recorded["kv_cache_tensors"]]
-    scalars = {k: v for k, v in recorded.items() if k not in ("specs",)}
-    return SimpleNamespace(
-        **(scalars | {"kv_cache_groups": groups, "kv_cache_tensors": tensors})
-    )
+    return SimpleNamespace(kv_cache_groups=groups, kv_cache_tensors=tensors)
 
 
 def summary(
@@ -117,109 +82,6 @@ def units(layout: CacheLayout) -> tuple[int, int, int, int]:
         layout.scheduler_block_tokens,
         layout.chunk_tokens,
     )
-
-
-# Recorded models ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("model", "expected_units", "expected_groups"),
-    [
-        ("tiny_llama", (32, 32, 32, 32), [(FULL, 32, None, 2, 32768)]),
-        (
-            "tiny_gemma3",
-            (16, 16, 16, 16),
-            [(WINDOW, 16, 128, 1, 8192)] * 5 + [(FULL, 16, None, 1, 8192)],
-        ),
-        (
-            "tiny_llama4",
-            (16, 16, 16, 16),
-            [(CHUNKED, 16, 64, 1, 8192)] * 3 + [(FULL, 16, None, 1, 8192)],
-        ),
-        (
-            "tiny_qwen3_next",
-            (256, 256, 256, 256),
-            [(STATE, 256, None, 1, 68608)] * 3 + [(FULL, 256, None, 1, 131072)],
-        ),
-        (
-            "gemma3_27b",
-            (16, 16, 16, 16),
-            [(WINDOW, 16, 1024, 9, 9 * 131072)] * 4
-            + [(WINDOW, 16, 1024, 8, 8 * 131072)] * 2
-            + [(FULL, 16, None, 10, 10 * 131072)],
-        ),
-        (
-            "gpt_oss_20b",
-            (16, 16, 16, 16),
-            [(WINDOW, 16, 128, 12, 393216), (FULL, 16, None, 12, 393216)],
-        ),
-        (
-            "deepseek_v4_flash",
-            (4, 256, 256, 256),
-            [
-                (WINDOW, 64, 128, 22, 22 * 64 * 584),
-                (WINDOW, 64, 128, 21, 21 * 64 * 584),
-                (FULL, 256, None, 62, 20 * 1168 + 21 * 37376 + 21 * 8448),
-                (WINDOW, 4, 8, 42, 21 * 32768 + 21 * 8192),
-                (WINDOW, 8, 128, 20, 20 * 32768),
-            ],
-        ),
-    ],
-)
-def test_recorded_models(
-    model: str, expected_units: tuple[int, ...], expected_groups: list[Any]
-) -> None:
-    """Kinds, spans, layers, unpadded bytes and units of real models."""
-    layout = layout_from_kv_cache_config(replay(model))
-    assert expected_groups == summary(layout)
-    assert expected_units == units(layout)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_units_are_the_same_when_worked_out(model: str) -> None:
-    """Without the engine's resolved sizes the same ones follow from the groups."""
-    config = replay(model)
-    resolved = units(layout_from_kv_cache_config(config))
-    config.hash_block_size = config.cache_hit_alignment_tokens = None
-    assert resolved == units(layout_from_kv_cache_config(config))
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_bytes_fit_the_tensors(model: str) -> None:
-    """Padded bytes times blocks never exceed the allocation they lie in."""
-    config = replay(model)
-    size = config.kv_cache_tensors[0].size
-    for group in layout_from_kv_cache_config(config).groups:
-        assert group.payload_bytes <= group.padded_bytes <= size // config.num_blocks
-
-
-def test_deepseek_v4_checkpoint_bytes() -> None:
-    """One DeepSeek-V4 checkpoint is 22 blocks and 14.7 MiB, a chunk 0.94 MiB."""
-    layout = layout_from_kv_cache_config(replay("deepseek_v4_flash"))
-    checkpoint = HybridRules(layout).checkpoint_blocks(32768)
-    assert [2, 2, 2, 16] == [len(blocks) for _, blocks in checkpoint]
-    sizes = [layout.cell_bytes(p) * len(blocks) for p, blocks in checkpoint]
-    assert 15_420_416 == sum(sizes)
-    assert 985_664 == layout.cell_bytes(2)
-
-
-def test_the_schedulers_shortened_copy_is_refused_without_bytes() -> None:
-    """The engine shows its scheduler one spec per group: bytes are not guessed."""
-    config = replay("deepseek_v4_flash")
-    exact = layout_from_kv_cache_config(config)
-    for group in config.kv_cache_groups:
-        wrapped = getattr(group.kv_cache_spec, "kv_cache_specs", None)
-        if wrapped is not None:
-            group.kv_cache_spec = next(iter(wrapped.values()))
-    with pytest.raises(IncompatibleError, match="pass the workers' payload_bytes"):
-        layout_from_kv_cache_config(config)
-    payloads = {g.group_id: g.payload_bytes for g in exact.groups}
-    found = layout_from_kv_cache_config(config, payload_bytes_by_group=payloads)
-    assert summary(exact) == summary(found)
-    assert units(exact) == units(found)
-
-
-# One rule at a time ------------------------------------------------------------------
 
 
 def test_given_units_win() -> None:
@@ -264,7 +126,7 @@ def test_layers_without_a_tensor_hold_no_bytes() -> None:
 
 
 def test_bytes_of_one_layer() -> None:
-    """A layer's payload is its own spec's, wrapped or shared; a state's is its state."""
+    """A layer's payload is that of its own spec, wrapped or shared by the group."""
     wrapped = {"a": full_spec(16), "b": full_spec(16, unpadded_page_size_bytes=90)}
     spec = make_spec("UniformTypeKVCacheSpecs", 16, kv_cache_specs=wrapped)
     assert [100, 90] == [layer_payload_bytes(spec, name) for name in "ab"]
@@ -468,171 +330,3 @@ def test_many_layers_are_counted_once() -> None:
     names = [f"layer{i}" for i in range(78)]
     config.kv_cache_groups[0].layer_names = config.kv_cache_tensors[0].layers = names
     assert 78 * 9216 == layout_from_kv_cache_config(config).groups[0].payload_bytes
-
-
-# The installed vLLM ------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def recorder() -> ModuleType:
-    """tests/data/record.py, or a visible skip where vLLM is missing."""
-    pytest.importorskip("vllm")
-    found = importlib.util.spec_from_file_location("record", DATA / "record.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_recorded_is_what_vllm_builds_now(recorder: ModuleType, model: str) -> None:
-    """The recorded files equal what the installed vLLM plans, and read the same."""
-    live = recorder.cache_config(model)
-    recorded = json.loads((DATA / f"{model}.json").read_text())
-    assert recorded == json.loads(json.dumps(recorder.to_json(live)))
-    expected = layout_from_kv_cache_config(replay(model))
-    assert expected == layout_from_kv_cache_config(live)
-
-
-def test_scales_inside_the_cell_are_counted(recorder: ModuleType) -> None:
-    """fp8 with a scale per token and head: 16 x 2 x 2 x (64 + 4) bytes, not 4096."""
-    import torch
-
-    spec = recorder.full(dtype=torch.uint8, state_content_bytes=2 * (64 + 4))
-    layout = layout_from_kv_cache_config(make_config(spec))
-    assert 4352 == layout.groups[0].payload_bytes
-
-
-def test_kinds_agree_with_vllm(recorder: ModuleType) -> None:
-    """Our reading of the class names is vLLM's own kind, for every recorded group."""
-    from vllm.v1.kv_cache_interface import KVCacheSpecKind, get_kv_cache_spec_kind
-
-    ours = {
-        KVCacheSpecKind.FULL_ATTENTION: FULL,
-        KVCacheSpecKind.MLA_ATTENTION: FULL,
-        KVCacheSpecKind.SLIDING_WINDOW: WINDOW,
-        KVCacheSpecKind.SLIDING_WINDOW_MLA: WINDOW,
-        KVCacheSpecKind.CHUNKED_LOCAL_ATTENTION: CHUNKED,
-        KVCacheSpecKind.MAMBA: STATE,
-    }
-    for model in MODELS:
-        config = recorder.cache_config(model)
-        expected = [
-            ours[get_kv_cache_spec_kind(g.kv_cache_spec)]
-            for g in config.kv_cache_groups
-        ]
-        found = layout_from_kv_cache_config(config)
-        assert expected == [g.kind for g in found.groups]
-
-
-BLOCKS = st.sampled_from((4, 8, 16, 24, 32, 64, 128, 256))
-KINDS = st.sampled_from(("full", "window", "ring", "compressed", "align", "none"))
-GROUPS = st.lists(st.tuples(KINDS, BLOCKS), min_size=1, max_size=5)
-
-
-def vllm_spec(kind: str, block: int) -> Any:
-    import torch
-    from vllm.v1.kv_cache_interface import (
-        CircularBufferSpec,
-        FullAttentionSpec,
-        MambaSpec,
-        MLAAttentionSpec,
-        SlidingWindowSpec,
-    )
-
-    heads = {"block_size": block, "num_kv_heads": 1, "head_size": 8}
-    heads |= {"dtype": torch.bfloat16}
-    if kind in ("align", "none"):
-        shapes, dtypes = ((4, 4),), (torch.bfloat16,)
-        return MambaSpec(
-            block_size=block, shapes=shapes, dtypes=dtypes, mamba_cache_mode=kind
-        )
-    if kind == "window":
-        return SlidingWindowSpec(**heads, sliding_window=20, dcp_sharded=False)
-    if kind == "compressed":
-        return MLAAttentionSpec(**heads, tokens_per_state=4)
-    return {"full": FullAttentionSpec, "ring": CircularBufferSpec}[kind](**heads)
-
-
-def our_units(kind: str, block: int) -> GroupUnits:
-    return GroupUnits(
-        block,
-        is_sharded=kind in ("full", "ring", "compressed"),
-        is_cacheable=kind != "ring",
-        has_fine_lookup=kind not in ("window", "ring"),
-        is_state=kind in ("align", "none"),
-        is_aligned_state=kind == "align",
-        compressions=(4,) if kind == "compressed" else (),
-    )
-
-
-def vllm_sizes(engine: Any, specs: list[Any]) -> BlockSizes | None:
-    """What vLLM resolves, or None if it refuses."""
-    from vllm.v1.core import kv_cache_utils as planning
-    from vllm.v1.kv_cache_interface import KVCacheGroupSpec
-
-    groups = [KVCacheGroupSpec([], spec) for spec in specs]
-    config = SimpleNamespace(kv_cache_groups=groups)
-    try:
-        scheduler, hashed = planning.resolve_kv_cache_block_sizes(config, engine)
-    except ValueError:
-        return None
-    alignment = planning.resolve_cache_hit_alignment_tokens(
-        config, engine, scheduler, hashed
-    )
-    return BlockSizes(scheduler, hashed, alignment)
-
-
-@settings(max_examples=400, deadline=None)
-@given(
-    GROUPS,
-    st.none() | st.sampled_from((2, 4, 8, 16, 32)),
-    st.sampled_from((1, 1, 2)),
-    st.booleans(),
-)
-def test_sizes_equal_vllms(
-    recorder: ModuleType,
-    groups: list[tuple[str, int]],
-    unit: int | None,
-    ranks: int,
-    has_prefix_caching: bool,
-) -> None:
-    """For random groups, units and ranks we resolve, or refuse, what vLLM does."""
-    specs = [vllm_spec(kind, block) for kind, block in groups]
-    engine = recorder.engine_config(
-        groups[0][1],
-        "LBHNC",
-        prefix_match_unit=unit,
-        enable_prefix_caching=has_prefix_caching,
-    )
-    engine.parallel_config.decode_context_parallel_size = ranks
-    expected = vllm_sizes(engine, specs)
-    found: BlockSizes | None
-    try:
-        found = resolve_block_sizes(
-            [our_units(*group) for group in groups],
-            prefix_match_unit=unit,
-            num_context_ranks=ranks,
-            has_prefix_caching=has_prefix_caching,
-        )
-    except ConfigError:
-        found = None
-    assert expected == found
-
-
-@settings(max_examples=200, deadline=None)
-@given(GROUPS)
-def test_translated_units_equal_vllms(
-    recorder: ModuleType, groups: list[tuple[str, int]]
-) -> None:
-    """From live specs without resolved sizes we arrive at vLLM's own."""
-    kinds = {kind for kind, _ in groups}
-    assume(kinds != {"ring"} and "none" not in kinds)
-    specs = [vllm_spec(kind, block) for kind, block in groups]
-    expected = vllm_sizes(recorder.engine_config(groups[0][1], "LBHNC"), specs)
-    assume(expected is not None)
-    assert expected is not None
-    layout = layout_from_kv_cache_config(make_config(*specs))
-    scheduler, hashed, alignment = dataclasses.astuple(expected)
-    assert (hashed, alignment, scheduler) == units(layout)[:3]

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from vllm.logger import init_logger
 
-from kvcellar.config import rank_bytes, settings_from_extra_config
+from kvcellar.config import (
+    describe_host_memory,
+    rank_bytes,
+    settings_from_extra_config,
+)
 from kvcellar.core import actions, events
 from kvcellar.core.offloader import Offloader
 from kvcellar.errors import IncompatibleError
@@ -106,6 +110,7 @@ class SchedulerSide:
         )
         geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
         self._offloader = Offloader(layout, geometry, self._settings)
+        logger.info("kvcellar: %s", describe_host_memory(self._settings, self._num_ranks))
         for line in describe(capacity(layout, geometry)).splitlines():
             logger.info("kvcellar: %s", line)
         return self._offloader

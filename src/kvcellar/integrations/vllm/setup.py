@@ -8,7 +8,7 @@ from kvcellar.integrations.vllm.translate import (
     layout_from_kv_cache_config,
     refuse_unsupported,
 )
-from kvcellar.layout.groups import CacheLayout
+from kvcellar.layout.groups import CacheLayout, with_chunk_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,17 +37,14 @@ def layout_for(
             "prefix caching is off (enable_prefix_caching=False), so nothing could "
             "ever be found again; remove --no-enable-prefix-caching"
         )
+    layout = layout_from_kv_cache_config(
+        kv_cache_config, payload_bytes_by_group=payload_bytes
+    )
     chunk_tokens = settings.chunk_tokens
     if settings.blocks_per_chunk is not None:
-        smallest = layout_from_kv_cache_config(
-            kv_cache_config, payload_bytes_by_group=payload_bytes
-        ).chunk_tokens
-        chunk_tokens = settings.blocks_per_chunk * smallest
-    layout = layout_from_kv_cache_config(
-        kv_cache_config,
-        chunk_tokens=chunk_tokens,
-        payload_bytes_by_group=payload_bytes,
-    )
+        chunk_tokens = settings.blocks_per_chunk * layout.chunk_tokens
+    if chunk_tokens is not None:
+        layout = with_chunk_tokens(layout, chunk_tokens)
     parallel = vllm_config.parallel_config
     refuse_unsupported(layout, num_context_ranks=parallel.decode_context_parallel_size)
     return layout

@@ -1,0 +1,81 @@
+"""The demo's server: a real process, started as ``kvcellar serve`` does it."""
+
+import contextlib
+import http.client
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kvcellar.demo.client import Client
+from kvcellar.demo.target import SERVED_NAME
+from kvcellar.errors import CellarError
+from kvcellar.serve.address import address_of, is_healthy
+from kvcellar.serve.command import ServeSettings, server_command
+from kvcellar.serve.preflight import check_settings
+from kvcellar.serve.process import ServerProcess
+
+_READY_TIMEOUT_SECONDS = 300.0
+_POLL_SECONDS = 0.2
+_NUM_LOG_LINES = 12
+
+
+@contextlib.contextmanager
+def running_engine(
+    settings: ServeSettings, log: Path, on_wait: Callable[[float], None]
+) -> Iterator[Client]:
+    """A server that answers, for as long as the ``with`` block lasts.
+
+    Args:
+        settings: what to start.
+        log: file for all the server says.
+        on_wait: called with the seconds waited so far, until the server answers.
+
+    Raises:
+        CellarError: the server did not start, or failed later; with its last words.
+    """
+    check_settings(settings)
+    address = address_of(settings.vllm_arguments)
+    environment = _environment(log.parent)
+    with (
+        log.open("wb") as output,
+        ServerProcess(server_command(settings), environment, output) as server,
+    ):
+        started = time.monotonic()
+        while not is_healthy(address):
+            waited_seconds = time.monotonic() - started
+            status = server.wait(_POLL_SECONDS)
+            if status is not None or waited_seconds > _READY_TIMEOUT_SECONDS:
+                raise CellarError(_failure("did not start", status, log))
+            on_wait(waited_seconds)
+        try:
+            yield Client(address, SERVED_NAME)
+        except (OSError, http.client.HTTPException) as error:
+            status = server.wait(_POLL_SECONDS)
+            raise CellarError(_failure("stopped answering", status, log)) from error
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """A small CPU cache, nothing sent out, no compiler, leftovers in our own folder.
+
+    With eager execution only a helper of the sampler would be compiled: 20 seconds of
+    the first request, for nothing that the demo measures.
+    """
+    return {
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "TMPDIR": str(folder),
+    }
+
+
+def _failure(what: str, status: int | None, log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    last = "\n  ".join([line for line in lines if line.strip()][-_NUM_LOG_LINES:])
+    ended = "it still runs" if status is None else f"exit status {status}"
+    return (
+        f"the server {what} ({ended}); use --keep-logs to keep its whole log, "
+        f"which ends with:\n  {last}"
+    )

@@ -1,0 +1,73 @@
+"""Asking the script's questions of one server and noting what it did."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kvcellar.demo.client import Client, Completion
+from kvcellar.demo.metrics import LOADED_BYTES, STORED_BYTES, TokenSources
+from kvcellar.demo.script import (
+    ANSWER_TOKENS,
+    Conversation,
+    Kind,
+    Question,
+    questions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A question and what came back."""
+
+    question: Question
+    completion: Completion
+
+
+@dataclass(slots=True)
+class Played:
+    """All that one server did.
+
+    Attributes:
+        answers: in the order of asking, without the warm-up.
+        sources: prompt tokens by source, per kind of request.
+        stored_bytes: device to host, or None if the server does not count it.
+        loaded_bytes: host to device, or None if the server does not count it.
+    """
+
+    answers: list[Answer] = field(default_factory=list)
+    sources: dict[Kind, TokenSources] = field(default_factory=dict)
+    stored_bytes: int | None = None
+    loaded_bytes: int | None = None
+
+    def of_kind(self, kind: Kind) -> list[Answer]:
+        """The answers to one kind of question, in the order of asking."""
+        return [answer for answer in self.answers if answer.question.kind is kind]
+
+
+def play(
+    client: Client,
+    conversations: Sequence[Conversation],
+    on_question: Callable[[Question], None],
+) -> Played:
+    """Ask every question of the script, one after the other."""
+    played = Played()
+    first_answers: dict[int, tuple[int, ...]] = {}
+    before = client.metrics().token_sources()
+    for question in questions(len(conversations) - 1):
+        on_question(question)
+        conversation = conversations[question.conversation]
+        prompt = conversation.first_turn
+        if question.follows_answer:
+            prompt += first_answers[conversation.number] + conversation.next_turn
+        completion = client.complete(prompt, ANSWER_TOKENS, question.salt)
+        # Both salts continue with the same answer, so that their prompts are the same.
+        first_answers.setdefault(conversation.number, completion.tokens)
+        after = client.metrics().token_sources()
+        spent, before = after - before, after
+        if question.kind is not Kind.WARM_UP:
+            so_far = played.sources.get(question.kind, TokenSources(0, 0, 0))
+            played.sources[question.kind] = so_far + spent
+            played.answers.append(Answer(question, completion))
+    samples = client.metrics()
+    played.stored_bytes = samples.total(STORED_BYTES)
+    played.loaded_bytes = samples.total(LOADED_BYTES)
+    return played

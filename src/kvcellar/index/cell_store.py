@@ -1,0 +1,55 @@
+"""Cells by reference: shared between checkpoints, given back with the last holder."""
+
+from collections.abc import Hashable, Iterable
+
+from kvcellar.index.cells import Cell
+from kvcellar.index.slabs import CellMove, SlabAllocator
+
+
+class CellStore:
+    """Counts references over a ``SlabAllocator`` and collects its compactions.
+
+    Attributes:
+        shared: checkpoint cells by what other checkpoints find them by.
+    """
+
+    def __init__(self, slabs: SlabAllocator) -> None:
+        self.slabs = slabs
+        self.shared: dict[Hashable, Cell] = {}
+        self._moves: list[CellMove] = []
+
+    def take(self, position: int) -> Cell | None:
+        """A cell with one reference, compacting if that makes room; None if full."""
+        while (cell := self.slabs.allocate(position)) is None:
+            moves = self.slabs.reclaim_slab(position)
+            if moves is None:
+                return None
+            self._moves.extend(moves)
+        return cell
+
+    def share(self, key: Hashable, cell: Cell) -> None:
+        """Let other checkpoints that need the same block find ``cell``."""
+        cell.share_key = key
+        self.shared[key] = cell
+
+    def find(self, key: Hashable) -> Cell | None:
+        """Another reference to the cell shared under ``key``, if its bytes are good."""
+        cell = self.shared.get(key)
+        if cell is None or cell.is_lost:
+            return None
+        cell.refs += 1
+        return cell
+
+    def release(self, cells: Iterable[Cell]) -> None:
+        """Drop one reference of each cell; the last one gives it back."""
+        for cell in cells:
+            cell.refs -= 1
+            if cell.refs == 0:
+                if self.shared.get(cell.share_key) is cell:
+                    del self.shared[cell.share_key]
+                self.slabs.free(cell)
+
+    def take_moves(self) -> list[CellMove]:
+        """Moves that must be carried out before any job planned after them."""
+        moves, self._moves = self._moves, []
+        return moves
