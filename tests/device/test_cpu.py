@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class Placing:
+    """How the engine lays pages out; ``padding`` bytes follow each."""
+
+    is_block_outermost: bool = False
+    padding: int = 0
+
+
 @dataclass
 class Rig:
     """A device cache and an arena, both ordinary arrays full of noise.
@@ -95,8 +103,7 @@ def group(
 def make_rig(
     payloads: Sequence[Sequence[int]],
     *,
-    is_block_outermost: bool = False,
-    padding: int = 0,
+    placing: Placing | None = None,
     num_blocks: int = 6,
     blocks_per_chunk: int = 1,
     num_chunk_groups: int = 1,
@@ -121,7 +128,7 @@ def make_rig(
     )
     cells = sorted({layout.cell_bytes(i) for i in range(len(groups))})
     geometry = plan_geometry(layout, 8 * len(cells) * cells[-1] + 3)
-    pages, num_cache_bytes = _place(payloads, num_blocks, padding, is_block_outermost)
+    pages, num_cache_bytes = _place(payloads, num_blocks, placing or Placing())
     return Rig(
         layout,
         geometry,
@@ -134,17 +141,15 @@ def make_rig(
 
 
 def _place(
-    payloads: Sequence[Sequence[int]],
-    num_blocks: int,
-    padding: int,
-    is_block_outermost: bool,
+    payloads: Sequence[Sequence[int]], num_blocks: int, placing: Placing
 ) -> tuple[list[list[tuple[int, int, int]]], int]:
     """Pages as an engine lays them out; groups alias the same bytes."""
+    padding = placing.padding
     row = max(sum(size + padding for size in sizes) for sizes in payloads)
     placed = []
     for sizes in payloads:
         starts = np.cumsum([0, *(size + padding for size in sizes)]).tolist()
-        if is_block_outermost:
+        if placing.is_block_outermost:
             pages = [(at, row, n) for at, n in zip(starts, sizes, strict=False)]
         else:
             pages = [
@@ -171,8 +176,7 @@ rigs = st.builds(
     st.lists(
         st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size=1, max_size=3
     ),
-    is_block_outermost=st.booleans(),
-    padding=st.sampled_from([0, 0, 1, 7]),
+    placing=st.builds(Placing, st.booleans(), st.sampled_from([0, 0, 1, 7])),
     num_blocks=st.integers(1, 7),
     blocks_per_chunk=st.integers(1, 3),
     num_chunk_groups=st.integers(0, 3),

@@ -1,5 +1,6 @@
 """The copy loop: which pieces it moves, and which back end is chosen."""
 
+import ctypes
 import importlib
 import logging
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def test_only_the_named_pages_of_the_named_rows_are_copied(kernel: Kernel) -> No
 
 
 def test_cells_in_slabs_are_found(kernel: Kernel) -> None:
-    """Three blocks per cell, two cells per slab: number 8 is slab 1, cell 0, place 2."""
+    """With 3 blocks per cell, 2 cells per slab, number 8 is slab 1, cell 0, place 2."""
     source = np.arange(4, dtype=np.uint8)
     target = np.zeros(64, dtype=np.uint8)
     to, start = int(target.ctypes.data), int(source.ctypes.data)
@@ -62,9 +63,7 @@ def test_pages_that_touch_on_both_sides_move_in_one_piece(
 ) -> None:
     """Four touching pages and one far away are two calls; a gap on one side splits."""
     calls: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(
-        kernel_module.ctypes, "memmove", lambda *call: calls.append(call)
-    )
+    monkeypatch.setattr(ctypes, "memmove", lambda *call: calls.append(call))
     kernel = python_kernel()
     side, padded = (1, ONE_SLAB, 0, 8, 0), (1, ONE_SLAB, 0, 9, 0)
     destinations, sources = numbers(2, 3, 4, 5, 9), numbers(0, 1, 2, 3, 4)

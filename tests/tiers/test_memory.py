@@ -1,6 +1,7 @@
 """The host arena: one anonymous mapping."""
 
 import ctypes
+import mmap
 import os
 import signal
 import subprocess
@@ -77,6 +78,17 @@ def test_kernel_refusal_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="refused to map") as caught:
         HostMemory(geometry_of(2**55, 1), machine=huge)
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("advice", [None, 9999])
+def test_kernel_without_huge_pages_is_no_hindrance(
+    monkeypatch: pytest.MonkeyPatch, advice: int | None
+) -> None:
+    """Unknown or refused advice leaves an ordinary mapping."""
+    monkeypatch.setattr(mmap, "MADV_HUGEPAGE", advice)
+    with HostMemory(geometry_of(4096, 1)) as memory:
+        memory.array[:] = 1
+        assert 4096 == int(memory.array.sum())
 
 
 def test_starting_touches_no_memory() -> None:

@@ -7,7 +7,7 @@ other batch shapes, and bf16 rounds differently there.
 from dataclasses import dataclass
 
 from kvcellar.demo.play import Answer, Played
-from kvcellar.demo.script import CONTROL_OF
+from kvcellar.demo.script import CONTROL_OF, CONTROL_SALT
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,15 @@ def compare_returns(played: Played) -> Exactness:
 
 
 def _pairs(played: Played) -> list[tuple[Answer, Answer]]:
+    controls = {
+        (answer.question.kind, answer.question.conversation): answer
+        for answer in played.answers
+        if answer.question.salt == CONTROL_SALT
+    }
     return [
-        pair
+        (returned, controls[control_kind, returned.question.conversation])
         for kind, control_kind in CONTROL_OF.items()
-        for pair in zip(played.of_kind(kind), played.of_kind(control_kind), strict=True)
+        for returned in played.of_kind(kind)
     ]
 
 

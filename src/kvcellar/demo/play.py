@@ -1,6 +1,6 @@
 """Asking the script's questions of one server and noting what it did."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvcellar.demo.client import Client, Completion
@@ -50,17 +50,14 @@ def play(
 ) -> Played:
     """Ask every question of the script, one after the other."""
     played = Played()
-    first_answers: dict[int, tuple[int, ...]] = {}
+    answers: dict[tuple[int, int], tuple[int, ...]] = {}
     before = client.metrics().token_sources()
     for question in questions(len(conversations) - 1):
         on_question(question)
-        conversation = conversations[question.conversation]
-        prompt = conversation.first_turn
-        if question.follows_answer:
-            prompt += first_answers[conversation.number] + conversation.next_turn
+        prompt = _prompt(conversations[question.conversation], question.turn, answers)
         completion = client.complete(prompt, ANSWER_TOKENS, question.salt)
-        # Both salts continue with the same answer, so that their prompts are the same.
-        first_answers.setdefault(conversation.number, completion.tokens)
+        # Both salts continue with the first answer, so that their prompts are equal.
+        answers.setdefault((question.conversation, question.turn), completion.tokens)
         after = client.metrics().token_sources()
         spent, before = after - before, after
         if question.kind is not Kind.WARM_UP:
@@ -71,3 +68,15 @@ def play(
     played.stored_bytes = samples.total(STORED_BYTES)
     played.loaded_bytes = samples.total(LOADED_BYTES)
     return played
+
+
+def _prompt(
+    conversation: Conversation,
+    turn: int,
+    answers: Mapping[tuple[int, int], tuple[int, ...]],
+) -> tuple[int, ...]:
+    """All turns up to this one, each but the last followed by its answer."""
+    prompt = conversation.turns[0]
+    for number in range(turn):
+        prompt += answers[conversation.number, number] + conversation.turns[number + 1]
+    return prompt

@@ -5,10 +5,12 @@ apart as if they were two users with the same text:
 
     control   first turn, next turn at once, the same again at once: device hits
     return    first turn of every conversation; then, when all were evicted by those
-              that followed, the next turn of every one; then the same again
+              that followed, the next turn of every one; then the same prompt again
 
 A returning request under "return" and its control have the same prompt, and where both
-start from the same number of cached tokens, they must give the same answer.
+start from the same number of cached tokens, they must give the same answer. Each
+returning request is followed at once by one that hits the device, so that both kinds
+meet the same noise of the machine.
 """
 
 import random
@@ -19,11 +21,15 @@ from enum import StrEnum
 from kvcellar.demo.text import document
 
 ANSWER_TOKENS = 8
-TURN_TOKENS = 192
+TURN_TOKENS = 320
 _SHORTEST_FIRST_TURN_TOKENS = 2304
 _LONGEST_FIRST_TURN_TOKENS = 2816
-LONGEST_PROMPT_TOKENS = _LONGEST_FIRST_TURN_TOKENS + ANSWER_TOKENS + TURN_TOKENS
-MAX_MODEL_TOKENS = 3072
+NUM_TURNS = 3
+LONGEST_PROMPT_TOKENS = _LONGEST_FIRST_TURN_TOKENS + (NUM_TURNS - 1) * (
+    ANSWER_TOKENS + TURN_TOKENS
+)
+MAX_MODEL_TOKENS = 3584  # the longest prompt and its answer, rounded up to 256
+CONTROL_SALT, RETURN_SALT = "control", "return"
 # More than any tokenizer needs for a document on average; the rest is cut off.
 _CHARACTERS_PER_TOKEN = 8
 
@@ -56,13 +62,11 @@ class Conversation:
 
     Attributes:
         number: from 0.
-        first_turn: the whole first prompt.
-        next_turn: what the user adds after the first answer.
+        turns: the first prompt, and what the user adds after each answer.
     """
 
     number: int
-    first_turn: tuple[int, ...]
-    next_turn: tuple[int, ...]
+    turns: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +74,13 @@ class Question:
     """One request of the script, in the order of asking.
 
     Attributes:
-        follows_answer: whether the prompt is the first turn, its answer and the next
-            turn; otherwise it is the first turn alone.
+        turn: from 0; the prompt holds all turns up to this one and their answers.
     """
 
     kind: Kind
     conversation: int
     salt: str
-    follows_answer: bool
+    turn: int
 
 
 def make_conversations(
@@ -90,26 +93,29 @@ def make_conversations(
         num_first = lengths.randint(
             _SHORTEST_FIRST_TURN_TOKENS, _LONGEST_FIRST_TURN_TOKENS
         )
-        num_tokens = num_first + TURN_TOKENS
+        num_tokens = num_first + (NUM_TURNS - 1) * TURN_TOKENS
         text = document(number, seed, num_tokens * _CHARACTERS_PER_TOKEN)
         tokens = tuple(tokenize(text))[:num_tokens]
-        conversations.append(
-            Conversation(number, tokens[:num_first], tokens[num_first:])
-        )
+        later = range(num_first, num_tokens, TURN_TOKENS)
+        turns = (tokens[start : start + TURN_TOKENS] for start in later)
+        conversations.append(Conversation(number, (tokens[:num_first], *turns)))
     return conversations
 
 
 def questions(num_conversations: int) -> Iterator[Question]:
     """All requests in order; the warm-up uses the conversation after the last."""
     everyone = range(num_conversations)
-    for follows_answer in (False, True, True):
-        yield Question(Kind.WARM_UP, num_conversations, "warm-up", follows_answer)
+    for turn in (0, 1, 1):
+        yield Question(Kind.WARM_UP, num_conversations, "warm-up", turn)
     for number in everyone:
-        yield Question(Kind.FIRST, number, "control", follows_answer=False)
-        yield Question(Kind.DEVICE_NEXT, number, "control", follows_answer=True)
-        yield Question(Kind.DEVICE_SAME, number, "control", follows_answer=True)
+        yield Question(Kind.FIRST, number, CONTROL_SALT, 0)
+        yield Question(Kind.DEVICE_NEXT, number, CONTROL_SALT, 1)
+        yield Question(Kind.DEVICE_SAME, number, CONTROL_SALT, 1)
     for number in everyone:
-        yield Question(Kind.FIRST, number, "return", follows_answer=False)
-    for kind in (Kind.RETURN_NEXT, Kind.RETURN_SAME):
-        for number in everyone:
-            yield Question(kind, number, "return", follows_answer=True)
+        yield Question(Kind.FIRST, number, RETURN_SALT, 0)
+    for number in everyone:
+        yield Question(Kind.RETURN_NEXT, number, RETURN_SALT, 1)
+        yield Question(Kind.DEVICE_SAME, number, RETURN_SALT, 1)
+    for number in everyone:
+        yield Question(Kind.RETURN_SAME, number, RETURN_SALT, 1)
+        yield Question(Kind.DEVICE_NEXT, number, RETURN_SALT, 2)

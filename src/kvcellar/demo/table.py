@@ -42,8 +42,9 @@ def _ttft_lines(report: Report) -> list[str]:
     heading = "time to first token, milliseconds"
     return [
         f"{heading:<{_LABEL_WIDTH}}{'p50':>8}{'p90':>8}{'p99':>8}",
-        _ttft_line("first turn, cold", cellar, Kind.FIRST),
-        _ttft_line("next turn, still on the device", cellar, Kind.DEVICE_NEXT),
+        _ttft_line(f"first turn, {_WITHOUT}", bare, Kind.FIRST),
+        _ttft_line(f"first turn, {_WITH}", cellar, Kind.FIRST),
+        _ttft_line("next turn, still on device", cellar, Kind.DEVICE_NEXT),
         _ttft_line(f"  after eviction, {_WITHOUT}", bare, Kind.RETURN_NEXT),
         _ttft_line(f"  after eviction, {_WITH}", cellar, Kind.RETURN_NEXT),
         _ttft_line("same prompt again, still on the device", cellar, Kind.DEVICE_SAME),

@@ -96,13 +96,13 @@ def check_model(model: str) -> None:
     """
     path = Path(model).expanduser()
     looks_local = model.startswith(("/", "./", "../", "~")) or model.count("/") > 1
-    if path.is_dir():
+    if model and path.is_dir():
         if not (path / "config.json").is_file():
             raise ConfigError(
                 f"model={model!r} has no config.json; give the folder that holds the "
                 "model's config.json and weights"
             )
-    elif path.exists():
+    elif model and path.exists():
         if path.suffix != ".gguf":
             raise ConfigError(f"model={model!r} is a file; give the model's folder")
     elif looks_local or not model:

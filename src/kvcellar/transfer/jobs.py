@@ -35,7 +35,10 @@ class GroupCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyJob:
-    """One unit of completion. Jobs are executed in the order they were submitted."""
+    """One unit of completion. Jobs are executed in the order they were submitted.
+
+    Within a job there is no order: no block may be written twice, or read and written.
+    """
 
     job_id: int
     direction: Direction

@@ -1,0 +1,107 @@
+"""The cache layouts of real models that the benchmarks use; no engine needed.
+
+Figures are one rank's, without tensor parallelism. Source: the layer shapes that vLLM
+0.32 declares for these models, grouped by vLLM's own code.
+"""
+
+from dataclasses import dataclass
+
+from kvcellar.layout.groups import (
+    AttentionKind,
+    CacheLayout,
+    GroupLayout,
+    make_layout,
+)
+
+FULL, WINDOW = AttentionKind.FULL, AttentionKind.WINDOW
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A layout, and what vLLM's own connectors would reserve for one of its blocks.
+
+    Attributes:
+        row_bytes: bytes of one block of any group in the engine's pool, padding
+            included; vLLM's connectors keep this much for every block they store.
+        is_mla: whether the engine describes its layers as MLA.
+    """
+
+    name: str
+    layout: CacheLayout
+    row_bytes: int
+    is_mla: bool = False
+
+
+def _group(
+    group_id: int,
+    tokens_per_block: int,
+    payload_bytes: int,
+    *,
+    window: int | None = None,
+    padded_bytes: int | None = None,
+) -> GroupLayout:
+    return GroupLayout(
+        group_id=group_id,
+        kind=FULL if window is None else WINDOW,
+        tokens_per_block=tokens_per_block,
+        payload_bytes=payload_bytes,
+        padded_bytes=padded_bytes or payload_bytes,
+        num_layers=1,
+        span_tokens=window,
+    )
+
+
+def _uniform(groups: list[GroupLayout]) -> CacheLayout:
+    return make_layout(
+        groups,
+        hash_block_tokens=16,
+        alignment_tokens=16,
+        scheduler_block_tokens=16,
+    )
+
+
+def deepseek_v4_flash() -> Model:
+    """Windows of 128 twice, compressed MLA, and two compressors' states; fp8."""
+    groups = [
+        _group(0, 64, 22 * 37376, window=128, padded_bytes=22 * 37440),
+        _group(1, 64, 21 * 37376, window=128, padded_bytes=21 * 37440),
+        _group(2, 256, 20 * 1168 + 21 * 37376 + 21 * 8448, padded_bytes=1002240),
+        _group(3, 4, 21 * 32768 + 21 * 8192, window=8, padded_bytes=870912),
+        _group(4, 8, 20 * 32768, window=128, padded_bytes=20 * 32832),
+    ]
+    layout = make_layout(
+        groups,
+        hash_block_tokens=4,
+        alignment_tokens=256,
+        scheduler_block_tokens=256,
+    )
+    return Model("DeepSeek-V4-Flash", layout, 1002240, is_mla=True)
+
+
+def gemma3_27b() -> Model:
+    """52 layers with a window of 1024 in six groups, and ten full ones; bf16."""
+    page = 131072
+    windows = [_group(i, 16, n * page, window=1024) for i, n in enumerate(_GEMMA)]
+    layout = _uniform([*windows, _group(6, 16, 10 * page)])
+    return Model("Gemma-3-27B", layout, 10 * page)
+
+
+_GEMMA = (9, 9, 9, 9, 8, 8)
+
+
+def gpt_oss_20b() -> Model:
+    """12 layers with a window of 128, and 12 full ones; bf16."""
+    page = 32768
+    groups = [_group(0, 16, 12 * page, window=128), _group(1, 16, 12 * page)]
+    return Model("gpt-oss-20b", _uniform(groups), 12 * page)
+
+
+def plain_full() -> Model:
+    """One group of full attention."""
+    return Model("full attention", _uniform([_group(0, 16, 65536)]), 65536)
+
+
+def full_and_three_windows() -> Model:
+    """Four groups of the same size: one full, three with a window of 1024."""
+    windows = [_group(i, 16, 4096, window=1024) for i in (1, 2, 3)]
+    return Model("full + 3 windows", _uniform([_group(0, 16, 4096), *windows]), 4096)

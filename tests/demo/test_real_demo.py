@@ -1,0 +1,39 @@
+"""The demo against the real engine: what a user sees who types one command."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvcellar
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["gemma3", "llama4", "llama"])
+def test_returning_conversations_are_served_exactly(name: str, tmp_path: Path):
+    """Evicted conversations come from the host, equal to device hits, for each kind."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
+        "TMPDIR": str(tmp_path),
+    }
+    command = [sys.executable, "-m", "kvcellar", "demo", "--json", "--tiny", name]
+    done = subprocess.run(
+        [*command, "--conversations", "6"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["problems"] == []
+    assert report["exactness"]["compared_requests"] > 0
+    assert report["exactness"]["differing_logprobs"] == 0
+    assert report["eviction"]["found_tokens"] == 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,79 @@
+"""The real vLLM on CPU with the connector attached, each scenario in its own process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+SCRIPT = Path(__file__).parents[2] / "support" / "engine_scenarios.py"
+NOTHING_LEFT = {
+    "jobs": 0,
+    "records": 0,
+    "pinned nodes": 0,
+    "watched": 0,
+    "device blocks": 0,
+}
+# The last one inside a prompt of 1,700 tokens.
+LAST_BOUNDARY = {"gemma3": 1696, "llama4": 1664, "llama": 1696}
+
+
+def run(scenario, model):
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), scenario, model],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert 0 == done.returncode, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("model", LAST_BOUNDARY)
+def test_restored_prompts_equal_a_device_hit(model):
+    """After eviction every prompt comes back whole, with equal tokens and logprobs."""
+    figures = run("restore", model)
+    boundaries = [LAST_BOUNDARY[model]] * 8
+    assert [0] * 8 == figures["cold cached"]
+    assert boundaries == figures["control cached"] == figures["restored cached"]
+    assert (0, 0) == (figures["tokens differ"], figures["logprobs differ"])
+    assert figures["distinct answers"] > 4
+    assert 5 * boundaries[0] <= figures["counters"]["loaded_tokens"]
+    needs_checkpoints = model != "llama"
+    assert needs_checkpoints == (figures["counters"]["stored_checkpoints"] > 0)
+    assert NOTHING_LEFT == figures["leftovers"]
+
+
+def test_a_busy_engine_ends_every_request_and_leaves_nothing():
+    """60 requests, 8 at a time, aborts, a device of two prompts, 12 MiB of host."""
+    figures = run("stress", "gemma3")
+    assert 60 == figures["ended"]
+    assert figures["evicted chunks"] > 0
+    assert figures["counters"]["loaded_tokens"] > 0
+    assert 0 == figures["counters"]["failed_jobs"]
+    assert NOTHING_LEFT == figures["leftovers"]
+
+
+def test_a_failed_load_is_recomputed_once():
+    """The request gets its right answer without a second try; others are served."""
+    figures = run("failing_loads", "gemma3")
+    assert (1, 0) == (figures["failures"], figures["failed cached"])
+    assert figures["failed tokens equal cold"]
+    assert LAST_BOUNDARY["gemma3"] == figures["later cached"]
+    assert 1 == figures["counters"]["failed_jobs"]
+    assert NOTHING_LEFT == figures["leftovers"]
+
+
+def test_reset_clears_what_it_says():
+    """A plain reset leaves host memory warm; with the connector nothing is served."""
+    figures = run("reset", "gemma3")
+    assert (True, 1696) == (figures["plain"], figures["after plain"])
+    assert (True, 0) == (figures["everything"], figures["after everything"])
+    assert 1696 == figures["again"]
+    assert NOTHING_LEFT == figures["leftovers"]

@@ -1,0 +1,237 @@
+"""What the real-engine tests run in a process of their own; figures as JSON on stdout.
+
+    python tests/support/engine_scenarios.py SCENARIO MODEL
+
+vLLM keeps global state and warns at import, so no test process holds an engine.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(random.__file__).read_text() + Path(tempfile.__file__).read_text()
+BLOCK_TOKENS = {"gemma3": 32, "llama4": 128, "llama": 32}
+NUM_DEVICE_BLOCKS = {"gemma3": 250, "llama4": 70, "llama": 150}  # two or three prompts
+PROMPT_CHARACTERS = 1700  # a token each (byte-level tokenizer); inside a local chunk
+
+
+class Engine:
+    """vLLM in this process, with a device cache of about three prompts."""
+
+    def __init__(self, model, **options):
+        from vllm import LLM
+
+        from kvcellar.demo.tiny import ensure_tiny
+
+        extra = options.pop("extra", {"host_memory": "256MiB"})
+        defaults = {
+            "enforce_eager": True,
+            "max_model_len": 2048,
+            "block_size": BLOCK_TOKENS[model],
+            "num_gpu_blocks_override": NUM_DEVICE_BLOCKS[model],
+            "disable_log_stats": False,
+            "kv_transfer_config": {
+                "kv_connector": "CellarConnector",
+                "kv_connector_module_path": "kvcellar.integrations.vllm",
+                "kv_role": "kv_both",
+                "kv_load_failure_policy": "recompute",
+                "kv_connector_extra_config": extra,
+            },
+        }
+        self.llm = LLM(str(ensure_tiny(model)), **(defaults | options))
+        core = self.llm.llm_engine.engine_core.engine_core
+        self.scheduler = core.scheduler
+        self.side = self.scheduler.connector.scheduler_side
+
+    def ask(self, prompt, *, max_tokens=8):
+        from vllm import SamplingParams
+
+        params = SamplingParams(
+            temperature=0, max_tokens=max_tokens, ignore_eos=True, logprobs=2
+        )
+        (output,) = self.llm.generate([prompt], params, use_tqdm=False)
+        answer = output.outputs[0]
+        logprobs = [
+            sorted((t, p.logprob) for t, p in step.items()) for step in answer.logprobs
+        ]
+        return {
+            "cached": output.num_cached_tokens,
+            "tokens": list(answer.token_ids),
+            "logprobs": logprobs,
+        }
+
+    def settle(self):
+        """Let the last stores end, as an idle engine does."""
+        while self.scheduler.has_requests():
+            self.llm.llm_engine.step()
+
+    def leftovers(self):
+        """Whatever should be empty once all requests have ended."""
+        from kvcellar.index.checks import check_index
+
+        self.settle()
+        offloader = self.side.offloader
+        check_index(offloader.index)
+        pool = self.scheduler.kv_cache_manager.block_pool
+        return {
+            "jobs": len(offloader.jobs),
+            "records": len(offloader.records),
+            "pinned nodes": sum(n.pins > 0 for n in offloader.index.nodes.values()),
+            "watched": len(self.side._watched),
+            "device blocks": pool.num_gpu_blocks - 1 - pool.get_num_free_blocks(),
+        }
+
+    def counters(self):
+        counters = self.side.offloader.counters
+        return {name: getattr(counters, name) for name in counters.__slots__}
+
+
+def prompts(count):
+    return [SOURCE[i * 2100 : i * 2100 + PROMPT_CHARACTERS] for i in range(count)]
+
+
+def restore(model):
+    """Prompts that left the device come back equal to a device hit."""
+    engine = Engine(model)
+    asked = prompts(8)
+    cold, control = [], []
+    for prompt in asked:
+        cold.append(engine.ask(prompt))
+        control.append(engine.ask(prompt))
+    restored = [engine.ask(prompt) for prompt in asked]
+    return {
+        "cold cached": [a["cached"] for a in cold],
+        "control cached": [a["cached"] for a in control],
+        "restored cached": [a["cached"] for a in restored],
+        "tokens differ": sum(
+            a["tokens"] != b["tokens"] for a, b in zip(control, restored, strict=True)
+        ),
+        "logprobs differ": sum(
+            a["logprobs"] != b["logprobs"]
+            for a, b in zip(control, restored, strict=True)
+        ),
+        "distinct answers": len({tuple(a["tokens"]) for a in restored}),
+        "counters": engine.counters(),
+        "leftovers": engine.leftovers(),
+    }
+
+
+def stress(model):
+    """Many requests at once, a small device, small host memory, aborts."""
+    from vllm import SamplingParams
+
+    engine = Engine(
+        model,
+        extra={"host_memory": "12MiB"},
+        max_num_seqs=8,
+        max_num_batched_tokens=1024,
+    )
+    llm, rng = engine.llm.llm_engine, random.Random(0)
+    bases, live, started, ended, cached = prompts(10), set(), 0, 0, 0
+    while ended < 60:
+        while len(live) < 8 and started < 60:
+            base = rng.choice(bases)
+            prompt = base[: rng.choice([len(base), 1200, rng.randint(1, len(base))])]
+            if rng.random() < 0.5:
+                prompt += SOURCE[-rng.randint(1, 300) :]
+            params = SamplingParams(
+                temperature=0, max_tokens=rng.randint(1, 60), ignore_eos=True
+            )
+            llm.add_request(f"r{started}", prompt, params)
+            live.add(f"r{started}")
+            started += 1
+        if rng.random() < 0.03:
+            gone = rng.choice(sorted(live))
+            llm.abort_request([gone])
+            live.discard(gone)
+            ended += 1
+        for output in llm.step():
+            if output.finished and output.request_id in live:
+                live.discard(output.request_id)
+                ended += 1
+                cached += output.num_cached_tokens or 0
+    evicted = engine.side.offloader.index.counters
+    return {
+        "ended": ended,
+        "cached": cached,
+        "evicted chunks": evicted.evicted_chunks,
+        "counters": engine.counters(),
+        "leftovers": engine.leftovers(),
+    }
+
+
+def failing_loads(model):
+    """A load that fails ends as a recompute of that one request, once."""
+    engine = Engine(model)
+    asked = prompts(6)
+    control = [engine.ask(prompt) for prompt in asked]
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    transfers = get_kv_transfer_group().worker_side._engine
+    device = transfers._device
+    copy, failures = device.copy, []
+
+    def fail_loads(job, fence=None):
+        if job.direction.value == "load":
+            failures.append(job.job_id)
+            raise OSError("planted fault")
+        return copy(job, fence)
+
+    device.copy = fail_loads
+    failed = engine.ask(asked[0])
+    device.copy = copy
+    served = engine.ask(asked[1])
+    return {
+        "failures": len(failures),
+        "failed cached": failed["cached"],
+        "failed tokens equal cold": failed["tokens"] == control[0]["tokens"],
+        "later cached": served["cached"],
+        "counters": engine.counters(),
+        "leftovers": engine.leftovers(),
+    }
+
+
+def reset(model):
+    """After a reset of everything nothing is served; after it, new prompts are."""
+    engine = Engine(model)
+    prompt, others = prompts(1)[0], prompts(6)[1:]
+    engine.ask(prompt)
+    plain = engine.llm.reset_prefix_cache()
+    after_plain = engine.ask(prompt)
+    engine.settle()
+    everything = engine.llm.reset_prefix_cache(reset_connector=True)
+    after_everything = engine.ask(prompt)
+    for other in others:
+        engine.ask(other)
+    again = engine.ask(prompt)
+    return {
+        "plain": plain,
+        "after plain": after_plain["cached"],
+        "everything": everything,
+        "after everything": after_everything["cached"],
+        "again": again["cached"],
+        "leftovers": engine.leftovers(),
+    }
+
+
+SCENARIOS = {s.__name__: s for s in (restore, stress, failing_loads, reset)}
+
+
+def main():
+    scenario, model = sys.argv[1:]
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+    os.environ["OMP_NUM_THREADS"] = "1"
+    stdout = os.dup(1)
+    os.dup2(2, 1)  # vLLM prints to stdout as well
+    figures = SCENARIOS[scenario](model)
+    with os.fdopen(stdout, "w") as out:
+        json.dump(figures, out)
+
+
+if __name__ == "__main__":
+    main()
