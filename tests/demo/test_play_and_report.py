@@ -8,7 +8,6 @@ from kvcellar.demo.report import Report, Setting, make_report, percentile
 from kvcellar.demo.script import Kind, make_conversations, questions
 from kvcellar.demo.table import table_of
 
-
 NUM_CONVERSATIONS = 6
 SETTING = Setting("fake", NUM_CONVERSATIONS, 32, 100, 2**30, 0)
 
@@ -56,7 +55,7 @@ def test_speed_compares_returns_with_both_ends(good: Report):
     """The fake's loads are nearly free, so a return costs what a device hit does."""
     for speed in good.speed.values():
         assert speed.times_faster_than_recomputing > 3
-        assert speed.times_of_device_hit == pytest.approx(1, abs=0.1)
+        assert speed.times_of_device_hit == pytest.approx(1, abs=0.25)
 
 
 def test_one_wrong_token_is_a_problem():

@@ -18,7 +18,6 @@ from kvcellar.errors import CellarError, ConfigError
 from kvcellar.serve.address import free_port
 from kvcellar.serve.command import ServeSettings
 
-
 _SERVER = """
 import http.server, sys
 class Health(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""The real vLLM on CPU with the connector attached, each scenario in its own process."""
+"""The real vLLM on CPU with the connector attached; each scenario has its process."""
 
 import json
 import os
