@@ -24,7 +24,7 @@ from stopwatch import Stopwatch, quiet_interpreter
 BUDGET_US = 30.0
 NUM_REQUESTS = 256
 PROMPT_TOKENS = 1024
-HOST_BYTES = 2**40  # numbers only; nothing is allocated
+BLOCKS_PER_REQUEST = 1000  # of all groups, on the device and in host memory
 NUM_WARM_UP_STEPS = 16
 
 
@@ -62,16 +62,18 @@ def compare_steps(model: Model, load: Load, *, is_prompt_only: bool) -> list[Row
     """The connectors' steps, with or without decoded tokens to store."""
     from connectors import CellarSide, OffloadingSide, SimpleSide
 
-    num_blocks = load.num_requests * 1500 + 1000
+    # Numbers only: no bytes are allocated.
+    num_blocks = load.num_requests * BLOCKS_PER_REQUEST
+    host_bytes = num_blocks * model.row_bytes
     ours = CellarSide(
-        model, num_blocks, HOST_BYTES, offload_prompt_only=is_prompt_only
+        model, num_blocks, host_bytes, offload_prompt_only=is_prompt_only
     )
     laps = {"kvcellar": decode(ours, model, load)}
     if not is_prompt_only:
-        simple = SimpleSide(model, num_blocks, HOST_BYTES)
+        simple = SimpleSide(model, num_blocks, host_bytes)
         laps["simple"] = decode(simple, model, load)
     offloading = OffloadingSide(
-        model, num_blocks, HOST_BYTES, offload_prompt_only=is_prompt_only
+        model, num_blocks, host_bytes, offload_prompt_only=is_prompt_only
     )
     laps["offloading"] = decode(offloading, model, load)
 

@@ -74,12 +74,12 @@ def connector_rows(model: Model, num_tokens: int, options: Options) -> list[Row]
     """The three connectors side by side, each asked the same."""
     from connectors import CellarSide, OffloadingSide, SimpleSide
 
-    num_blocks = num_tokens // 4 + 60_000 if not options.is_quick else 20_000
+    num_blocks = num_tokens // 4 + 20_000
     hits: dict[str, Medians] = {}
     misses: dict[str, Medians] = {}
     for side_type in (CellarSide, SimpleSide, OffloadingSide):
         name = side_type.__name__
-        side = side_type(model, num_blocks, HOST_BYTES)
+        side = side_type(model, num_blocks, num_blocks * model.row_bytes)
         hits[name], misses[name] = _measure_side(side, model, num_tokens, options)
     return _rows(
         model, num_tokens, hits.pop("CellarSide"), misses.pop("CellarSide"), hits, misses

@@ -147,6 +147,18 @@ def test_resume_point_is_the_nearest_checkpoint_above():
     check_index(index)
 
 
+def test_a_checkpoint_that_returns_is_found_below_lagging_pointers():
+    """A deep node that skipped its parents' pointers still learns of it."""
+    index = make_index()
+    nodes = grow(index, index.root, keys("abcd"))
+    add_checkpoint(index, nodes[0])
+    index._drop_checkpoint(nodes[0])
+    assert index.root is index.resume_point(nodes[3])
+    add_checkpoint(index, nodes[0])
+    assert nodes[0] is index.resume_point(nodes[3])
+    check_index(index)
+
+
 def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     """Replaced on an unbranched path: gone. With a branch between: kept."""
     index = make_index()

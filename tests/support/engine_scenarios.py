@@ -80,7 +80,7 @@ class Engine:
             "jobs": len(offloader.jobs),
             "records": len(offloader.records),
             "pinned nodes": sum(n.pins > 0 for n in offloader.index.nodes.values()),
-            "watched": len(self.side._watched),
+            "watched": self.side.num_watched,
             "device blocks": pool.num_gpu_blocks - 1 - pool.get_num_free_blocks(),
         }
 
@@ -170,8 +170,7 @@ def failing_loads(model):
     control = [engine.ask(prompt) for prompt in asked]
     from vllm.distributed.kv_transfer import get_kv_transfer_group
 
-    transfers = get_kv_transfer_group().worker_side._engine
-    device = transfers._device
+    device = get_kv_transfer_group().worker_side.device
     copy, failures = device.copy, []
 
     def fail_loads(job, fence=None):

@@ -197,3 +197,17 @@ def test_result_counts_the_copy_only(
     assert result.seconds >= 0.0
     expected = JobResult(1, Direction.STORE, 101, result.seconds)
     assert expected == result
+
+
+def test_no_load_is_served_after_a_failed_move(
+    engine: TransferEngine, device: FakeDevice
+) -> None:
+    """Its cells are in doubt: later loads fail without a copy, stores go on."""
+    device.failing = {1}
+    kinds = [Direction.LOAD, Direction.MOVE, Direction.LOAD, Direction.STORE]
+    for number, direction in enumerate(kinds):
+        engine.submit(job(number, direction))
+    assert engine.drain(LONG_SECONDS)
+    failed = [result.error is not None for result in engine.poll()]
+    assert [False, True, True, False] == failed
+    assert [0, 1, 3] == device.copied

@@ -62,3 +62,12 @@ def _reads(group: GroupLayout, query: int, token: int, computed: int) -> bool:
         return query // span == token // span
     # A recurrence reads the state that the last kept token left behind.
     return query == computed and token == computed - 1
+
+
+def first_token_read(group: GroupLayout, query: int) -> int:
+    """First token that computing ``query`` reads, when all before it are cached."""
+    if group.kind is AttentionKind.WINDOW:
+        return max(query - (group.span_tokens or 0) + 1, 0)
+    if group.kind is AttentionKind.CHUNKED:
+        return query - query % (group.span_tokens or 1)
+    return 0

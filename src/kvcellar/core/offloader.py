@@ -165,14 +165,12 @@ class Offloader:
         num_chunks = self._num_storable_chunks(event)
         tip = self.index.deepest_known(event.hashes, num_chunks, hint=record.tip)
         plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
-        self.index.pin(tip)
-        while tip.depth < num_chunks:
-            node = plan.add_chunk(tip)
-            if node is None:
-                break
-            self.index.pin(node)
-            self.index.unpin(tip)
+        first = tip
+        self.index.pin(first)  # while room is made; new nodes have their job's pin
+        while tip.depth < num_chunks and (node := plan.add_chunk(tip)):
             tip = node
+        self.index.pin(tip)
+        self.index.unpin(first)
         self.index.unpin(record.tip)
         record.tip = tip
         if plan.record.nodes:
@@ -182,15 +180,19 @@ class Offloader:
 
     def _num_storable_chunks(self, event: events.TokensComputed) -> int:
         """Whole chunks that are computed, hashed, and wanted by the settings."""
-        settings = self.settings
-        tokens = min(
+        known = min(
             event.computed_tokens, len(event.hashes) * self.layout.hash_block_tokens
         )
-        if not settings.store_decoded:
-            tokens = min(tokens, event.num_prompt_tokens)
-        if settings.max_store_tokens is not None:
-            tokens = min(tokens, settings.max_store_tokens)
-        return tokens // self.layout.chunk_tokens
+        wanted = self.num_wanted_tokens(event.num_prompt_tokens, known)
+        return wanted // self.layout.chunk_tokens
+
+    def num_wanted_tokens(self, num_prompt_tokens: int, num_tokens: int) -> int:
+        """How many of a request's first ``num_tokens`` the settings want stored."""
+        if not self.settings.store_decoded:
+            num_tokens = min(num_tokens, num_prompt_tokens)
+        if self.settings.max_store_tokens is not None:
+            num_tokens = min(num_tokens, self.settings.max_store_tokens)
+        return num_tokens
 
     def _add_checkpoints(
         self, record: RequestRecord, event: events.TokensComputed, plan: StorePlan
@@ -206,10 +208,9 @@ class Offloader:
 
     def _carry_out(self, plan: StorePlan, request_id: str) -> list[actions.Action]:
         """Moves first: they make the room that the store then fills."""
-        planned: list[actions.Action] = []
-        moves = self.index.cells.take_moves()
-        if moves:
-            planned.append(self._move(moves))
+        planned: list[actions.Action] = [
+            self._move(moves) for moves in self.index.cells.take_moves()
+        ]
         if not plan.is_empty:
             copies = plan.copies()
             job_id = self._start(plan.record)

@@ -11,6 +11,9 @@ from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 
 
+_Filled = tuple[Cell, list[int]]  # a cell, and the device blocks that fill it
+
+
 class StorePlan:
     """Takes cells and enters nodes; the copies are written down at the end.
 
@@ -31,10 +34,11 @@ class StorePlan:
     ) -> None:
         self._index = index
         self._layout = index.rules.layout
+        self._blocks_per_cell = index.cells.slabs.geometry.blocks_per_cell
         self._hashes = hashes
         self._tables = tables
         self._counters = counters
-        self._filled: list[tuple[Cell, int, int]] = []  # cell, block in cell, device
+        self._filled: list[_Filled] = []
         self.record = StoreRecord()
 
     @property
@@ -48,27 +52,16 @@ class StorePlan:
         Returns:
             The new node, or None when there is no room or no block to read.
         """
-        layout = self._layout
-        sources = []
-        for position in layout.chunk_positions:
-            group_id = layout.groups[position].group_id
-            num_blocks = layout.blocks_per_cell(position)
-            first = parent.depth * num_blocks
-            for j in range(num_blocks):
-                device_block = self._tables.block_id(group_id, first + j)
-                if not device_block:
-                    self._counters.stores_without_block += 1
-                    return None
-                sources.append(device_block)
-        cells = self._take(layout.chunk_positions)
+        sources = self._chunk_sources(parent.depth)
+        if sources is None:
+            self._counters.stores_without_block += 1
+            return None
+        cells = self._take(self._index.rules.chunk_positions)
         if cells is None:
             return None
         key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]
         node = self._index.add_chunk(parent, key, tuple(cells))
-        source = iter(sources)
-        for cell in cells:
-            for j in range(layout.blocks_per_cell(cell.position)):
-                self._filled.append((cell, j, next(source)))
+        self._filled += zip(cells, sources, strict=True)
         self.record.nodes.append(node)
         self._counters.stored_chunks += 1
         return node
@@ -79,7 +72,7 @@ class StorePlan:
         Blocks that a neighbouring checkpoint holds already are shared, not copied.
         """
         cells: list[Cell] = []
-        filled: list[tuple[Cell, int, int]] = []
+        filled: list[_Filled] = []
         self._index.pin(node)
         for position, blocks in self._index.rules.checkpoint_blocks(
             self._index.boundary(node)
@@ -101,16 +94,32 @@ class StorePlan:
     def copies(self) -> list[BlockCopies]:
         """What to copy; call it after the last cell has been taken."""
         by_position = [BlockCopies(p) for p in range(len(self._layout.groups))]
-        for cell, j, device_block in self._filled:
-            num_blocks = self._layout.blocks_per_cell(cell.position)
+        for cell, device_blocks in self._filled:
             copies = by_position[cell.position]
-            copies.device_blocks.append(device_block)
-            copies.host_blocks.append(cell.number * num_blocks + j)
-            self.record.cells.append(cell)
+            copies.device_blocks += device_blocks
+            first = cell.number * self._blocks_per_cell[cell.position]
+            copies.host_blocks += range(first, first + len(device_blocks))
+        self.record.cells += [cell for cell, _ in self._filled]
         return [c for c in by_position if c.device_blocks]
 
+    def _chunk_sources(self, depth: int) -> list[list[int]] | None:
+        """Device blocks of the chunk below ``depth``, per group; None if one is gone."""
+        sources = []
+        for position in self._index.rules.chunk_positions:
+            group_id = self._layout.groups[position].group_id
+            num_blocks = self._blocks_per_cell[position]
+            first = depth * num_blocks
+            blocks = [
+                self._tables.block_id(group_id, index)
+                for index in range(first, first + num_blocks)
+            ]
+            if 0 in blocks:
+                return None
+            sources.append(blocks)
+        return sources
+
     def _checkpoint_cell(
-        self, position: int, block: int, filled: list[tuple[Cell, int, int]]
+        self, position: int, block: int, filled: list[_Filled]
     ) -> Cell | None:
         group = self._layout.groups[position]
         end = (block + 1) * group.tokens_per_block
@@ -122,12 +131,12 @@ class StorePlan:
         if not device_block:
             self._counters.stores_without_block += 1
             return None
-        taken = self._take((position,))
-        if taken is None:
+        cell = self._index.allocate(position)
+        if cell is None:
+            self._counters.stores_without_room += 1
             return None
-        (cell,) = taken
         self._index.cells.share(key, cell)
-        filled.append((cell, 0, device_block))
+        filled.append((cell, [device_block]))
         return cell
 
     def _take(self, positions: Sequence[int]) -> list[Cell] | None:

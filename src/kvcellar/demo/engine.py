@@ -12,6 +12,7 @@ from kvcellar.demo.target import SERVED_NAME
 from kvcellar.errors import CellarError
 from kvcellar.serve.address import address_of, is_healthy
 from kvcellar.serve.command import ServeSettings, server_command
+from kvcellar.serve.environment import server_environment
 from kvcellar.serve.preflight import check_settings
 from kvcellar.serve.process import ServerProcess
 
@@ -36,7 +37,7 @@ def running_engine(
     """
     check_settings(settings)
     address = address_of(settings.vllm_arguments)
-    environment = _environment(log.parent)
+    environment = _environment(settings, log.parent)
     with (
         log.open("wb") as output,
         ServerProcess(server_command(settings), environment, output) as server,
@@ -55,7 +56,7 @@ def running_engine(
             raise CellarError(_failure("stopped answering", status, log)) from error
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(settings: ServeSettings, folder: Path) -> dict[str, str]:
     """A small CPU cache, nothing sent out, no compiler, leftovers in our own folder.
 
     With eager execution only a helper of the sampler would be compiled: 20 seconds of
@@ -63,7 +64,7 @@ def _environment(folder: Path) -> dict[str, str]:
     """
     return {
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-        **os.environ,
+        **server_environment(settings, os.environ),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "TORCHDYNAMO_DISABLE": "1",

@@ -16,7 +16,7 @@ class CellStore:
     def __init__(self, slabs: SlabAllocator) -> None:
         self.slabs = slabs
         self.shared: dict[Hashable, Cell] = {}
-        self._moves: list[CellMove] = []
+        self._moves: list[list[CellMove]] = []
 
     def take(self, position: int) -> Cell | None:
         """A cell with one reference, compacting if that makes room; None if full."""
@@ -24,7 +24,7 @@ class CellStore:
             moves = self.slabs.reclaim_slab(position)
             if moves is None:
                 return None
-            self._moves.extend(moves)
+            self._moves.append(moves)
         return cell
 
     def share(self, key: Hashable, cell: Cell) -> None:
@@ -45,11 +45,15 @@ class CellStore:
         for cell in cells:
             cell.refs -= 1
             if cell.refs == 0:
-                if self.shared.get(cell.share_key) is cell:
-                    del self.shared[cell.share_key]
+                key = cell.share_key
+                if key is not None and self.shared.get(key) is cell:
+                    del self.shared[key]
                 self.slabs.free(cell)
 
-    def take_moves(self) -> list[CellMove]:
-        """Moves that must be carried out before any job planned after them."""
+    def take_moves(self) -> list[list[CellMove]]:
+        """Compactions to carry out in order, before any job planned after them.
+
+        Within one compaction no move touches another's cells; between two they may.
+        """
         moves, self._moves = self._moves, []
         return moves

@@ -213,7 +213,7 @@ class Index:
         pending = list(node.children)
         while pending:
             child = pending.pop()
-            if child.state is State.READY and child.resume.depth < node.depth:
+            if child.state is State.READY and not child.is_resumable:
                 child.resume = node
                 pending.extend(child.children)
 

@@ -155,13 +155,16 @@ class SlabAllocator:
             self._partial[class_id][slab.number] = slab
 
     def _emptiest(self, class_id: int) -> _Slab | None:
-        """The slab with fewest cells, if its class has room for them elsewhere."""
-        partial = self._partial[class_id].values()
-        slab = min(partial, key=lambda s: s.num_used, default=None)
-        if slab is None:
+        """The slab with fewest cells, if its class has room for them elsewhere.
+
+        A class has that room exactly when it has a slab's worth of free cells: a full
+        arena asks before every eviction, so this comes without a pass over the slabs.
+        """
+        cells_per_slab = self.geometry.classes[class_id].cells_per_slab
+        num_cells = len(self._slabs[class_id]) * cells_per_slab
+        if num_cells - self._num_used[class_id] < cells_per_slab:
             return None
-        free_elsewhere = sum(len(s.free) for s in partial) - len(slab.free)
-        return slab if free_elsewhere >= slab.num_used else None
+        return min(self._partial[class_id].values(), key=lambda s: s.num_used)
 
     def _compact(self, class_id: int, slab: _Slab) -> list[CellMove]:
         del self._partial[class_id][slab.number]  # so that nothing moves into it

@@ -23,6 +23,10 @@ class State(enum.Enum):
     EVICTING = "evicting"
     GONE = "gone"
 
+    # Members are single objects; the library's own hash is slow and asked for twice in
+    # every transition.
+    __hash__ = object.__hash__
+
 
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.STORING: frozenset({State.STORED, State.EVICTING, State.GONE}),

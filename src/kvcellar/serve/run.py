@@ -1,6 +1,7 @@
 """``kvcellar serve``: check, start, say that it is on, pass signals, end clean."""
 
 import logging
+import os
 import signal
 import time
 from types import FrameType
@@ -8,6 +9,7 @@ from types import FrameType
 from kvcellar.serve.address import Address, address_of, is_healthy
 from kvcellar.serve.arguments import has_option
 from kvcellar.serve.command import ServeSettings, server_command
+from kvcellar.serve.environment import server_environment
 from kvcellar.serve.preflight import check_settings
 from kvcellar.serve.process import GRACE_SECONDS, ServerProcess
 
@@ -30,7 +32,8 @@ def serve(settings: ServeSettings) -> int:
         ConfigError: a pre-flight check failed; nothing was started.
     """
     check_settings(settings)
-    with ServerProcess(server_command(settings)) as server:
+    environment = server_environment(settings, os.environ)
+    with ServerProcess(server_command(settings), environment) as server:
         _SignalRelay(server).install()
         status = _watch(server, settings)
     return status if status >= 0 else 128 - status

@@ -9,6 +9,8 @@
 * The thread waits on the queue, callers wait on ``_changed``; nobody polls. Only
   ``_changed`` is ever held, for a few statements, and never while copying.
 * Whatever a copy raises becomes a result. Only ``close`` ends the thread.
+* A failed move leaves host cells in doubt that later jobs were planned on. So every load
+  after it fails, and requests recompute; it takes a bug of ours to get there.
 """
 
 import logging
@@ -20,10 +22,11 @@ from dataclasses import dataclass
 
 from kvcellar.device.device import Device
 from kvcellar.errors import ClosedError
-from kvcellar.transfer.jobs import CopyJob, JobResult
+from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
 
 logger = logging.getLogger(__name__)
 
+_IN_DOUBT = "an earlier move inside host memory failed, so its bytes are in doubt"
 _DROPPED = "the transfer engine was closed before the copy began"
 
 
@@ -41,6 +44,7 @@ class TransferEngine:
         self._results: list[JobResult] = []
         self._num_in_flight = 0
         self._is_closed = False
+        self._is_in_doubt = False
         self._thread = threading.Thread(
             target=self._run, name="kvcellar-transfer", daemon=True
         )
@@ -134,6 +138,8 @@ class TransferEngine:
     def _carry_out(self, item: "_Queued") -> JobResult:
         job = item.job
         error = _DROPPED if self._is_closed else item.fence_error
+        if error is None and self._is_in_doubt and job.direction is Direction.LOAD:
+            error = _IN_DOUBT
         if error is not None:
             return JobResult(job.job_id, job.direction, 0, 0.0, error)
         started = time.perf_counter()
@@ -142,6 +148,7 @@ class TransferEngine:
             num_bytes = self._device.copy(job, item.fence)
         except Exception as cause:  # noqa: BLE001 - it travels as a result instead
             error = _text_of(cause)
+            self._is_in_doubt |= job.direction is Direction.MOVE
         seconds = time.perf_counter() - started
         return JobResult(job.job_id, job.direction, num_bytes, seconds, error)
 

@@ -110,7 +110,9 @@ class SchedulerSide:
         )
         geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
         self._offloader = Offloader(layout, geometry, self._settings)
-        logger.info("kvcellar: %s", describe_host_memory(self._settings, self._num_ranks))
+        logger.info(
+            "kvcellar: %s", describe_host_memory(self._settings, self._num_ranks)
+        )
         for line in describe(capacity(layout, geometry)).splitlines():
             logger.info("kvcellar: %s", line)
         return self._offloader
@@ -183,11 +185,16 @@ class SchedulerSide:
         )
 
     def _rest(self, watched: Watched, computed: int) -> None:
-        """Let a decoding request sleep until it can reach its next boundary."""
+        """Let a decoding request sleep until it can reach a boundary to store."""
         request = watched.request
-        if computed >= request.num_tokens:
-            chunk = self.offloader.layout.chunk_tokens
-            boundary = (max(watched.num_chunks, 0) + 1) * chunk
+        if computed < request.num_tokens:
+            return
+        chunk = self.offloader.layout.chunk_tokens
+        boundary = (max(watched.num_chunks, 0) + 1) * chunk
+        wanted = self.offloader.num_wanted_tokens(request.num_prompt_tokens, boundary)
+        if wanted < boundary:
+            self._wakeups.forget(watched)
+        else:
             self._wakeups.sleep(watched, boundary - computed)
 
     # -- ends ----------------------------------------------------------------------
@@ -239,6 +246,11 @@ class SchedulerSide:
     def has_work(self) -> bool:
         """Whether jobs wait to be handed over or to be reported."""
         return bool(self._ranks_left or self._next.refused_loads)
+
+    @property
+    def num_watched(self) -> int:
+        """Requests that are followed."""
+        return len(self._watched)
 
     def take_stats(self) -> CellarStats | None:
         """What was counted since the last call."""

@@ -45,7 +45,7 @@ class Wakeups:
         self._awake[watched.request.request_id] = watched
 
     def forget(self, watched: Watched) -> None:
-        """The request has ended."""
+        """Never look at a request again unless it is watched anew."""
         watched.wake_step = 0
         self._awake.pop(watched.request.request_id, None)
 

@@ -1,6 +1,6 @@
 """The copying half: one instance per rank, on the worker's main thread."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorTransferResults,
@@ -20,7 +20,7 @@ from kvcellar.integrations.vllm.stats import CellarStats, WorkerCounts
 from kvcellar.layout.host import plan_geometry
 from kvcellar.tiers.memory import HostMemory
 from kvcellar.transfer.engine import TransferEngine
-from kvcellar.transfer.jobs import Direction, JobResult
+from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +35,42 @@ IDLE_WAIT_SECONDS = 0.002
 CLOSE_WAIT_SECONDS = 10.0
 
 
+class Transfers(Protocol):
+    """What carries out jobs, in order: ``TransferEngine``, or a test's stand-in."""
+
+    @property
+    def num_in_flight(self) -> int:
+        """Jobs submitted and not ended."""
+        ...
+
+    def submit(self, job: CopyJob) -> None:
+        """Queue a job behind the work the device has been given so far."""
+        ...
+
+    def poll(self) -> list[JobResult]:
+        """Jobs ended since the last poll; never waits."""
+        ...
+
+    def wait_any(self, timeout_seconds: float) -> bool:
+        """Wait until a job has ended."""
+        ...
+
+    def drain(self, timeout_seconds: float) -> bool:
+        """Wait until all jobs have ended; False if the time was up first."""
+        ...
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Drop what is queued; whether memory may be unmapped."""
+        ...
+
+
 class WorkerSide:
-    """Owns this rank's host memory and the thread that copies."""
+    """Owns this rank's host memory and the thread that copies.
+
+    Attributes:
+        device: copies between cache and host memory; None before ``register``.
+        transfers: carries out jobs in the background; None before ``register``.
+    """
 
     def __init__(
         self, vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig"
@@ -46,11 +80,13 @@ class WorkerSide:
         settings = settings_from_extra_config(transfer_config.kv_connector_extra_config)
         self._kv_cache_config = kv_cache_config
         self._layout = layout_for(vllm_config, kv_cache_config, settings)
-        self._num_ranks = vllm_config.parallel_config.world_size
-        share = rank_bytes(settings, self._num_ranks)
+        parallel = vllm_config.parallel_config
+        share = rank_bytes(settings, parallel.world_size)
+        self._num_local_ranks = parallel.local_world_size
         self._geometry = plan_geometry(self._layout, share)
         self._memory: HostMemory | None = None
-        self._engine: TransferEngine | None = None
+        self.device: CpuDevice | None = None
+        self.transfers: Transfers | None = None
         self._waiting: dict[int, str] = {}
         self._refused: list[str] = []
         self._ended: list[JobResult] = []
@@ -66,15 +102,15 @@ class WorkerSide:
         """
         regions = group_regions(self._layout, self._kv_cache_config, kv_caches)
         self._kv_caches = kv_caches  # their memory is copied by address
-        self._memory = HostMemory(self._geometry, num_ranks=self._num_ranks)
-        device = CpuDevice(
+        self._memory = HostMemory(self._geometry, num_ranks=self._num_local_ranks)
+        self.device = CpuDevice(
             self._layout,
             self._geometry,
             regions,
             num_blocks=self._kv_cache_config.num_blocks,
             host_address=self._memory.address,
         )
-        self._engine = TransferEngine(device)
+        self.transfers = TransferEngine(self.device)
 
     def handshake(self) -> RankHandshake:
         """Bytes of this rank's blocks, for the scheduler."""
@@ -138,13 +174,13 @@ class WorkerSide:
 
     def close(self) -> None:
         """Let the running copy end, stop the thread, give host memory back."""
-        if self._engine is not None:
-            self._engine.drain(CLOSE_WAIT_SECONDS)
-            has_stopped = self._engine.close(CLOSE_WAIT_SECONDS)
+        if self.transfers is not None:
+            self.transfers.drain(CLOSE_WAIT_SECONDS)
+            has_stopped = self.transfers.close(CLOSE_WAIT_SECONDS)
             if has_stopped and self._memory is not None:
                 self._memory.close()
 
     @property
-    def _transfers(self) -> TransferEngine:
-        assert self._engine is not None  # the engine registers its cache first
-        return self._engine
+    def _transfers(self) -> "Transfers":
+        assert self.transfers is not None  # the engine registers its cache first
+        return self.transfers

@@ -1,0 +1,146 @@
+"""From a layout's name to the configurations that an engine would start with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from vllm.v1.core.kv_cache_utils import (
+    generate_scheduler_kv_cache_config,
+    get_kv_cache_configs,
+    resolve_cache_hit_alignment_tokens,
+    resolve_kv_cache_block_sizes,
+    update_kv_cache_capacity,
+)
+from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+
+from kvcellar.errors import ConfigError
+from kvcellar.testing.oracle.layouts import (
+    deepseek_v4,
+    deepseek_v41,
+    odd,
+    recurrent,
+    transformers,
+)
+from kvcellar.testing.oracle.layouts.capacity import device_blocks
+from kvcellar.testing.oracle.layouts.engine import EngineLimits, engine_config
+from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe
+
+_FAMILIES = (deepseek_v4, deepseek_v41, transformers, recurrent, odd)
+_RECIPES = {recipe.name: recipe for family in _FAMILIES for recipe in family.RECIPES}
+
+LAYOUT_NAMES: tuple[str, ...] = tuple(_RECIPES)
+"""Every layout that can be built."""
+
+FEWEST_BATCHED_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class OracleLayout:
+    """One layout, planned.
+
+    Attributes:
+        vllm_config: the engine's whole configuration.
+        worker_config: the one rank's ``KVCacheConfig``.
+        scheduler_config: the scheduler's copy of it.
+        scheduler_block_tokens: least common multiple of all groups' blocks.
+        hash_block_tokens: tokens per prefix hash.
+        prompt_tokens: a long prompt for this layout.
+    """
+
+    name: str
+    vllm_config: Any
+    worker_config: Any
+    scheduler_config: Any
+    scheduler_block_tokens: int
+    hash_block_tokens: int
+    prompt_tokens: int
+
+
+def build(  # noqa: PLR0913 - the engine's limits, all by keyword
+    name: str,
+    *,
+    extra_config: dict[str, Any],
+    num_device_blocks: int | None = None,
+    device_prompts: float = 3.0,
+    max_model_len: int | None = None,
+    max_num_seqs: int = 8,
+    max_num_batched_tokens: int | None = None,
+    async_scheduling: bool = False,
+    is_small: bool = True,
+) -> OracleLayout:
+    """Plan a layout; allocates no cache.
+
+    Args:
+        name: one of ``LAYOUT_NAMES``.
+        extra_config: the connector's settings.
+        num_device_blocks: of the whole device cache, the null block included; None
+            takes what ``device_prompts`` and ``max_model_len`` need.
+        device_prompts: long prompts, with short answers, that fit at once.
+        max_model_len: tokens of the longest request; None takes two long prompts.
+        max_num_batched_tokens: per step; None takes a quarter of a long prompt.
+        is_small: same groups with few layers and few bytes per token.
+
+    Raises:
+        ConfigError: there is no such layout.
+        ValueError: the engine refuses its limits, such as too few device blocks.
+    """
+    recipe = _recipe(name)
+    layers = recipe.layers(is_small)
+    quarter = max(recipe.prompt_tokens // 4, FEWEST_BATCHED_TOKENS, max_num_seqs)
+    limits = EngineLimits(
+        max_model_len=max_model_len or 2 * recipe.prompt_tokens,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens or quarter,
+        async_scheduling=async_scheduling,
+    )
+    vllm_config = engine_config(recipe, layers, limits, extra_config)
+    register_all_kvcache_specs(vllm_config)
+    vllm_config.cache_config.num_gpu_blocks_override = num_device_blocks or (
+        device_blocks(vllm_config, recipe, layers, device_prompts)
+    )
+    return _planned(recipe, vllm_config, layers)
+
+
+def _recipe(name: str) -> Recipe:
+    if name not in _RECIPES:
+        known = ", ".join(LAYOUT_NAMES)
+        raise ConfigError(f"there is no layout {name!r}; choose one of: {known}")
+    return _RECIPES[name]
+
+
+def _planned(recipe: Recipe, vllm_config: Any, layers: LayerSpecs) -> OracleLayout:
+    """The steps that the engine core takes at start, in its order.
+
+    Source: EngineCore._initialize_kv_caches, v1/engine/core.py, vLLM 0.32. The number
+    of blocks is given, so the memory passed in counts for nothing.
+    """
+    (worker,) = get_kv_cache_configs(vllm_config, [layers], [0])
+    worker.kv_cache_layout = vllm_config.cache_config.kv_cache_layout
+    scheduler = generate_scheduler_kv_cache_config([worker])
+    _adopt(vllm_config, scheduler)
+    scheduler_tokens, hash_tokens = resolve_kv_cache_block_sizes(scheduler, vllm_config)
+    alignment_tokens = resolve_cache_hit_alignment_tokens(
+        scheduler, vllm_config, scheduler_tokens, hash_tokens
+    )
+    for config in (worker, scheduler):
+        config.hash_block_size = hash_tokens
+        config.cache_hit_alignment_tokens = alignment_tokens
+    return OracleLayout(
+        recipe.name,
+        vllm_config,
+        worker,
+        scheduler,
+        scheduler_tokens,
+        hash_tokens,
+        recipe.prompt_tokens,
+    )
+
+
+def _adopt(vllm_config: Any, scheduler_config: Any) -> None:
+    """Let the engine's configuration know what was planned."""
+    specs = [group.kv_cache_spec for group in scheduler_config.kv_cache_groups]
+    blocks = [spec.block_size for spec in specs if spec.prefix_cacheable]
+    cache_config = vllm_config.cache_config
+    cache_config.num_gpu_blocks = scheduler_config.num_blocks
+    cache_config.block_size = min(blocks)
+    update_kv_cache_capacity(vllm_config, scheduler_config)
+    vllm_config.validate_block_size()

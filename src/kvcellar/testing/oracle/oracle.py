@@ -1,0 +1,254 @@
+"""The oracle: vLLM's real scheduler and cache manager, kvcellar's real connector.
+
+Only the device is simulated, and time: when copies end, which requests come, are
+aborted or preempted, all follows from one seed.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.structured_output import StructuredOutputManager
+
+from kvcellar.index.checks import check_index
+from kvcellar.integrations.vllm.connector import CellarConnector
+from kvcellar.testing.oracle.device import SimulatedDevice
+from kvcellar.testing.oracle.layouts import OracleLayout
+from kvcellar.testing.oracle.runner import OracleRunner
+from kvcellar.testing.oracle.transfers import SeededTransfers
+from kvcellar.testing.oracle.workload import OracleRequest, Workload
+
+HANG_STEPS = 3000
+
+
+class HangError(AssertionError):
+    """Requests wait, and nothing has moved for too many steps."""
+
+
+class LeakError(AssertionError):
+    """Something is still held after every request has ended."""
+
+
+@dataclass(slots=True)
+class OracleFigures:
+    """What a run has done."""
+
+    num_steps: int = 0
+    num_requests: int = 0
+    num_aborts: int = 0
+    num_resets: int = 0
+    num_preemptions: int = 0
+    num_units_checked: int = 0
+    loaded_tokens: int = 0
+    stored_chunks: int = 0
+    stored_checkpoints: int = 0
+    evicted_chunks: int = 0
+    failed_jobs: int = 0
+
+
+class Oracle:
+    """One engine under a seeded workload.
+
+    Args:
+        layout: what to run on.
+        seed: decides everything that happens.
+        failure_rate: chance that a copy fails.
+        check_every: steps between two checks of the whole index.
+    """
+
+    def __init__(
+        self,
+        layout: OracleLayout,
+        seed: int,
+        *,
+        failure_rate: float = 0.0,
+        check_every: int = 16,
+    ) -> None:
+        self._rng = random.Random(seed)
+        self._check_every = check_every
+        self.layout = layout
+        self.figures = OracleFigures()
+        init_none_hash(sha256)
+        self._hasher = get_request_block_hasher(layout.hash_block_tokens, sha256)
+        self.device = SimulatedDevice(layout.worker_config, seed)
+        self._worker = CellarConnector(
+            layout.vllm_config, KVConnectorRole.WORKER, layout.worker_config
+        )
+        self._worker.register_kv_caches(self.device.kv_caches)
+        self._use_seeded_transfers(failure_rate)
+        self.scheduler = self._make_scheduler()
+        connector: Any = self.scheduler.connector
+        connector.set_xfer_handshake_metadata_pp_aware(
+            {(0, 0): self._worker.get_handshake_metadata()}
+        )
+        self.planner = connector.scheduler_side.offloader
+        self.runner = OracleRunner(
+            self.planner.layout, self._worker, self.device, self._rng
+        )
+        unit = self.planner.layout.chunk_tokens
+        most = layout.vllm_config.model_config.max_model_len
+        self._workload = Workload(self._rng, unit, layout.prompt_tokens, most - 1)
+        self._live: dict[str, OracleRequest] = {}
+        self._last_progress = 0
+
+    # -- driving -------------------------------------------------------------------
+
+    def run(self, num_steps: int) -> OracleFigures:
+        """Run for ``num_steps``, then let everything end and look for leaks.
+
+        Raises:
+            WrongBytesError: a step would have read wrong bytes.
+            HangError: nothing moves although requests wait.
+            LeakError: something stays held at the end.
+            InvariantError: the index is broken.
+        """
+        for _ in range(num_steps):
+            self._disturb()
+            self._step()
+        self.finish()
+        return self.figures
+
+    def finish(self) -> None:
+        """Let all requests end; verify that nothing stays held."""
+        while self.scheduler.has_requests():
+            self._step()
+        self._assert_nothing_held()
+
+    def _disturb(self) -> None:
+        """New requests, aborts, resets, changes of the copies' speed."""
+        rng = self._rng
+        most = self.layout.vllm_config.scheduler_config.max_num_seqs + 4
+        if len(self._live) < most and rng.random() < 0.3:
+            self._add(self._workload.next_request())
+        if self._live and rng.random() < 0.01:
+            self._abort(rng.choice(list(self._live)))
+        if rng.random() < 0.002:
+            self._reset()
+        if rng.random() < 0.01:
+            self.transfers.slowness = rng.choice([0.0, 0.3, 0.6, 0.9])
+
+    def _step(self) -> None:
+        output = self.scheduler.schedule()
+        result = self.runner.step(output, self._live)
+        outputs = self.scheduler.update_from_output(output, result)
+        for engine_outputs in outputs.values():
+            for finished in engine_outputs.outputs:
+                if finished.finish_reason is not None:
+                    self._ended(finished.request_id)
+        self.figures.num_steps += 1
+        self._watch_progress(output)
+        if self.figures.num_steps % self._check_every == 0:
+            check_index(self.planner.index)
+
+    def _watch_progress(self, output: Any) -> None:
+        step = self.figures.num_steps
+        if output.total_num_scheduled_tokens or not self._live:
+            self._last_progress = step
+        if step - self._last_progress > HANG_STEPS:
+            raise HangError(
+                f"{len(self._live)} requests wait and nothing has moved for "
+                f"{HANG_STEPS} steps"
+            )
+
+    # -- events --------------------------------------------------------------------
+
+    def _add(self, wanted: OracleRequest) -> None:
+        params = SamplingParams(
+            max_tokens=wanted.max_new_tokens,
+            ignore_eos=True,
+            skip_reading_prefix_cache=wanted.skips_reading,
+        )
+        request = Request(
+            request_id=wanted.request_id,
+            prompt_token_ids=list(wanted.tokens),
+            sampling_params=params,
+            pooling_params=None,
+            cache_salt=str(wanted.identity) if wanted.identity else None,
+            block_hasher=self._hasher,
+        )
+        self._live[wanted.request_id] = wanted
+        self.figures.num_requests += 1
+        self.scheduler.add_request(request)
+
+    def _abort(self, request_id: str) -> None:
+        self.figures.num_aborts += 1
+        self.scheduler.finish_requests([request_id], RequestStatus.FINISHED_ABORTED)
+        self._ended(request_id)
+
+    def _ended(self, request_id: str) -> None:
+        wanted = self._live.pop(request_id, None)
+        if wanted is not None:
+            self._workload.remember(wanted)
+
+    def _reset(self) -> None:
+        """New weights: what the old ones computed must never be read again.
+
+        vLLM 0.32 raises when it is to preempt everything while a copy or a request
+        that waits for one holds device blocks, so that form is tried only when there
+        is none. The other form answers False then, and the weights stay.
+        """
+        waiting = RequestStatus.WAITING_FOR_REMOTE_KVS
+        is_waiting = any(r.status is waiting for r in self.scheduler.requests.values())
+        is_quiet = not self.planner.jobs and not is_waiting
+        everything = is_quiet and self._rng.random() < 0.7
+        if self.scheduler.reset_prefix_cache(
+            reset_running_requests=everything, reset_connector=True
+        ):
+            self.runner.epoch += 1
+            self.figures.num_resets += 1
+
+    # -- set-up and end ------------------------------------------------------------
+
+    def _make_scheduler(self) -> Scheduler:
+        layout = self.layout
+        return Scheduler(
+            vllm_config=layout.vllm_config,
+            kv_cache_config=layout.scheduler_config,
+            structured_output_manager=StructuredOutputManager(layout.vllm_config),
+            block_size=layout.scheduler_block_tokens,
+            hash_block_size=layout.hash_block_tokens,
+            log_stats=False,
+        )
+
+    def _use_seeded_transfers(self, failure_rate: float) -> None:
+        side = self._worker.worker_side
+        assert side.device is not None and side.transfers is not None
+        side.transfers.close(1.0)
+        self.transfers = SeededTransfers(
+            side.device, self._rng, failure_rate=failure_rate
+        )
+        side.transfers = self.transfers
+
+    def _assert_nothing_held(self) -> None:
+        check_index(self.planner.index)
+        pool = self.scheduler.kv_cache_manager.block_pool
+        connector: Any = self.scheduler.connector
+        held = {
+            "device blocks": pool.num_gpu_blocks - 1 - pool.get_num_free_blocks(),
+            "jobs": len(self.planner.jobs),
+            "requests": len(self.planner.records),
+            "pinned nodes": sum(n.pins > 0 for n in self.planner.index.nodes.values()),
+            "watched": connector.scheduler_side.num_watched,
+        }
+        if any(held.values()):
+            raise LeakError(f"still held after the last request: {held}")
+        self._take_figures()
+
+    def _take_figures(self) -> None:
+        counters, figures = self.planner.counters, self.figures
+        figures.num_units_checked = self.runner.num_units_checked
+        figures.loaded_tokens = counters.loaded_tokens
+        figures.stored_chunks = counters.stored_chunks
+        figures.stored_checkpoints = counters.stored_checkpoints
+        figures.failed_jobs = counters.failed_jobs
+        figures.evicted_chunks = self.planner.index.counters.evicted_chunks
+
+    def close(self) -> None:
+        """Give host memory back."""
+        self._worker.shutdown()
