@@ -71,3 +71,8 @@ def first_token_read(group: GroupLayout, query: int) -> int:
     if group.kind is AttentionKind.CHUNKED:
         return query - query % (group.span_tokens or 1)
     return 0
+
+
+def keeps_running_state(group: GroupLayout) -> bool:
+    """Whether a block holds one state that every token overwrites."""
+    return group.kind is AttentionKind.STATE

@@ -53,6 +53,8 @@ class TokensComputed:
         first_token: first token the step computes.
         computed_tokens: tokens computed once the step has run, drafts left out.
         tables: the block tables as they are during this step.
+        handed_over: boundaries that the engine itself keeps and hands over now, which
+            is the only time when recurrent state can be copied.
     """
 
     request_id: str
@@ -61,6 +63,7 @@ class TokensComputed:
     first_token: int
     computed_tokens: int
     tables: BlockTables
+    handed_over: Sequence[int] = ()
 
 
 @dataclass(slots=True)

@@ -199,7 +199,9 @@ class Offloader:
     ) -> None:
         through = min(self.index.boundary(record.tip), event.computed_tokens)
         hash_tokens = self.layout.hash_block_tokens
-        for boundary in self._placement.due(record, event.num_prompt_tokens, through):
+        for boundary in self._placement.due(
+            record, event.num_prompt_tokens, through, event.handed_over
+        ):
             node = self.index.nodes[event.hashes[boundary // hash_tokens - 1]]
             if node.checkpoint is None and node.needs_checkpoint:
                 plan.add_checkpoint(node)

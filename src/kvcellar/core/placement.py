@@ -5,10 +5,13 @@
   recompute its last token.
 * *Junction*: where a prompt leaves a known path; whoever shares that far again
   profits.
+* *Handed over*: what the engine itself keeps. Recurrent state can be copied then and at
+  no other time.
 * *End of turn*: boundaries that decoding crosses, at a fixed spacing. They cannot wait
   for the last token: by then the window may have moved on. Each supersedes the last.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvcellar.core.record import RequestRecord
@@ -36,7 +39,11 @@ class Placement:
         return cls(chunk_tokens, -(-wanted // chunk_tokens) * chunk_tokens)
 
     def due(
-        self, record: RequestRecord, num_prompt_tokens: int, through: int
+        self,
+        record: RequestRecord,
+        num_prompt_tokens: int,
+        through: int,
+        handed_over: Sequence[int] = (),
     ) -> list[int]:
         """Boundaries in ``(record.placed_through, through]`` to keep, ascending."""
         after = record.placed_through
@@ -44,7 +51,9 @@ class Placement:
         chunk = self.chunk_tokens
         last = num_prompt_tokens // chunk * chunk
         repeat = (num_prompt_tokens - 1) // chunk * chunk
-        wanted = {b for b in (record.junction, repeat, last) if after < b <= through}
+        offered = (b for b in handed_over if b % chunk == 0)
+        candidates = (record.junction, repeat, last, *offered)
+        wanted = {b for b in candidates if after < b <= through}
         first_decoded = max(after, last) // self.decode_tokens + 1
         last_decoded = through // self.decode_tokens
         for step in range(first_decoded, last_decoded + 1):

@@ -203,12 +203,11 @@ def test_tokens_kept_for_a_drafter_are_refused() -> None:
         layout_from_kv_cache_config(make_config(spec))
 
 
-def test_states_are_translated_but_not_served_yet() -> None:
-    """Recurrent state is in the layout with its own bytes, and refused clearly."""
+def test_states_are_translated() -> None:
+    """Recurrent state is in the layout with its own bytes, and served."""
     layout = layout_from_kv_cache_config(make_config(full_spec(64), state_spec(64)))
     assert [(FULL, 64, None, 1, 100), (STATE, 64, None, 1, 70)] == summary(layout)
-    with pytest.raises(IncompatibleError, match=r"recurrent state .* next release"):
-        refuse_unsupported(layout)
+    refuse_unsupported(layout)
 
 
 def test_states_that_the_engine_does_not_cache_are_refused() -> None:

@@ -3,7 +3,7 @@
 Tested with vLLM 0.32; a version that moves one of these fails here, with its name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kvcellar.errors import IncompatibleError
@@ -43,6 +43,40 @@ class EngineTables:
         """
         row = self._rows[group_id]
         return row[index].block_id if index < len(row) else 0
+
+
+class StepTables(EngineTables):
+    """Block tables of a request in the step that computes its tokens.
+
+    Recurrent state is overwritten in place, so a table says nothing about which
+    boundary a state block stands for. Only the blocks that the engine hands over hold
+    a boundary's state, until the step has run.
+    """
+
+    __slots__ = ("_handed_over", "_managers")
+
+    def __init__(
+        self,
+        managers: Sequence[Any],
+        request_id: str,
+        handed_over: Iterable[tuple[int, int, int]],
+    ) -> None:
+        super().__init__(managers, request_id)
+        self._managers = managers
+        self._handed_over = {(g, tokens): block for g, block, tokens in handed_over}
+
+    @property
+    def boundaries(self) -> list[int]:
+        """Boundaries whose state is handed over, in tokens."""
+        return [tokens for _, tokens in self._handed_over]
+
+    def block_id(self, group_id: int, index: int) -> int:
+        """As ``EngineTables``; for recurrent state what was handed over, or 0."""
+        manager = self._managers[group_id]
+        if getattr(manager, "has_positionally_stable_blocks", True):
+            return super().block_id(group_id, index)
+        boundary = (index + 1) * manager.block_size
+        return self._handed_over.get((group_id, boundary), 0)
 
 
 class DevicePins:

@@ -18,7 +18,12 @@ from kvcellar.core import actions, events
 from kvcellar.core.offloader import Offloader
 from kvcellar.errors import IncompatibleError
 from kvcellar.index.capacity import capacity, describe
-from kvcellar.integrations.vllm.compat import DevicePins, EngineTables, group_managers
+from kvcellar.integrations.vllm.compat import (
+    DevicePins,
+    EngineTables,
+    StepTables,
+    group_managers,
+)
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
     RankHandshake,
@@ -31,6 +36,8 @@ from kvcellar.layout.host import plan_geometry
 from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vllm.config import VllmConfig
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -141,15 +148,15 @@ class SchedulerSide:
         if watched is None:
             watched = self._watched[request_id] = Watched(request)
         self._wakeups.watch(watched)
-        self._handle(
-            events.Allocated(request_id, external_tokens, self._tables(request_id))
-        )
+        tables = EngineTables(self._managers, request_id)
+        self._handle(events.Allocated(request_id, external_tokens, tables))
 
     # -- store ---------------------------------------------------------------------
 
     def build_metadata(self, scheduler_output: "SchedulerOutput") -> CellarMetadata:
         """Offer what this step completes to the planner; hand over all jobs."""
         num_scheduled = scheduler_output.num_scheduled_tokens
+        handed_over = self._take_hand_overs(scheduler_output)
         for watched in self._wakeups.next_step():
             request = watched.request
             num_tokens = num_scheduled.get(request.request_id)
@@ -159,20 +166,42 @@ class SchedulerSide:
                 request.request_id, ()
             )
             first = request.num_computed_tokens
-            self._offer(watched, first, first + num_tokens - len(drafts))
-            self._rest(watched, first + num_tokens - len(drafts))
+            computed = first + num_tokens - len(drafts)
+            states = handed_over.get(request.request_id, ())
+            self._offer(watched, first, computed, states)
+            self._rest(watched, computed)
         metadata, self._next = self._next, CellarMetadata()
         return metadata
 
-    def _offer(self, watched: Watched, first: int, computed: int) -> None:
+    def _take_hand_overs(
+        self, scheduler_output: "SchedulerOutput"
+    ) -> dict[str, list[tuple[int, int, int]]]:
+        """Boundary states of this step, (group, block, tokens) by request."""
+        block_state = scheduler_output.kv_connector_block_state
+        if block_state is None or not block_state.boundary_state_offloads:
+            return {}
+        for request_id in block_state.boundary_state_offloads:
+            watched = self._watched.get(request_id)
+            if watched is not None:
+                self._wakeups.watch(watched)
+        return block_state.boundary_state_offloads
+
+    def _offer(
+        self,
+        watched: Watched,
+        first: int,
+        computed: int,
+        states: "Sequence[tuple[int, int, int]]" = (),
+    ) -> None:
         """Tell the planner, if the step ends a chunk or is the request's first."""
         request = watched.request
         layout = self.offloader.layout
         known = min(computed, len(request.block_hashes) * layout.hash_block_tokens)
         num_chunks = known // layout.chunk_tokens
-        if num_chunks <= watched.num_chunks:
+        if num_chunks <= watched.num_chunks and not states:
             return
-        watched.num_chunks = num_chunks
+        watched.num_chunks = max(num_chunks, watched.num_chunks)
+        tables = StepTables(self._managers, request.request_id, states)
         self._handle(
             events.TokensComputed(
                 request.request_id,
@@ -180,7 +209,8 @@ class SchedulerSide:
                 request.num_prompt_tokens,
                 first,
                 computed,
-                self._tables(request.request_id),
+                tables,
+                tables.boundaries,
             )
         )
 
@@ -309,9 +339,6 @@ class SchedulerSide:
             for copy in action.copies
         )
         return CopyJob(action.job_id, direction, copies)
-
-    def _tables(self, request_id: str) -> EngineTables:
-        return EngineTables(self._managers, request_id)
 
 
 def _num_draft_tokens(vllm_config: "VllmConfig") -> int:

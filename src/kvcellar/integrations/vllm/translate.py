@@ -93,16 +93,10 @@ def refuse_unsupported(layout: CacheLayout, *, num_context_ranks: int = 1) -> No
     """Refuse layouts that this release cannot serve.
 
     Raises:
-        IncompatibleError: the layout has recurrent state or a drafter's group, or
+        IncompatibleError: the layout has a drafter's group, or
             blocks are spread over context-parallel ranks.
     """
     for group in layout.groups:
-        if group.kind is AttentionKind.STATE:
-            raise IncompatibleError(
-                f"group {group.group_id} keeps recurrent state (Mamba, linear "
-                "attention), which comes with the next release; serve this model "
-                "without kvcellar until then"
-            )
         if group.is_draft:
             raise IncompatibleError(
                 f"group {group.group_id} serves a speculative-decoding drafter, which "

@@ -23,7 +23,10 @@ class PageView:
         self, buffer: npt.NDArray[np.uint8], tensor: Any, spec: Any, num_blocks: int
     ) -> None:
         payload = layer_payload_bytes(spec, tensor.layers[0])
-        ratio = getattr(spec, "tokens_per_state", 1)
+        is_state = hasattr(spec, "state_content_size_bytes") and not hasattr(
+            spec, "head_size"
+        )
+        ratio = spec.block_size if is_state else getattr(spec, "tokens_per_state", 1)
         self.tokens_per_unit = int(ratio)
         self.num_units = spec.block_size // self.tokens_per_unit
         size = payload // self.num_units

@@ -51,6 +51,15 @@ class OracleFigures:
     evicted_chunks: int = 0
     failed_jobs: int = 0
 
+    def add(self, other: "OracleFigures") -> None:
+        """Add another run's figures."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def describe(self) -> str:
+        """All figures in one line."""
+        return ", ".join(f"{name} {getattr(self, name)}" for name in self.__slots__)
+
 
 class Oracle:
     """One engine under a seeded workload.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 
-from kvcellar.attention.reference import first_token_read
+from kvcellar.attention.reference import first_token_read, keeps_running_state
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.testing.oracle.content import Hashes, prefix_values
 from kvcellar.testing.oracle.device import SimulatedDevice
@@ -148,9 +148,13 @@ class OracleRunner:
     ) -> None:
         """Compare what computing token ``first`` reads with what it must be."""
         row = self.rows[request_id]
-        low = first_token_read(self._groups[group_id], first)
+        group = self._groups[group_id]
+        low = first_token_read(group, first)
         for view, seeds in self._device.group_pages[group_id]:
             ratio = view.tokens_per_unit
+            if keeps_running_state(group):
+                self._check_state(row, group_id, first)
+                continue
             units = np.arange(-(-low // ratio), first // ratio)
             if not thorough and len(units) > 6:
                 picked = self._rng.sample(range(len(units)), 3)
@@ -169,8 +173,34 @@ class OracleRunner:
                     f"[{low}, {first}) are not what its prefix demands"
                 )
 
+    def _check_state(self, row: Row, group_id: int, first: int) -> None:
+        """The running state lies in the block of the last computed token."""
+        if not first:
+            return
+        block = row.tables[group_id][(first - 1) // self._groups[group_id].tokens_per_block]
+        last = np.array([first - 1])
+        for view, seeds in self._device.group_pages[group_id]:
+            self.num_units_checked += 1
+            if view.count_wrong(
+                np.array([block]), np.array([0]), row.value_of(last), seeds
+            ):
+                raise WrongBytesError(
+                    f"token {first} resumes group {group_id} from a state that its "
+                    "prefix does not demand"
+                )
+
+    def _write_state(self, row: Row, group_id: int, end: int) -> None:
+        """The state after the last token goes to that token's block."""
+        block = row.tables[group_id][(end - 1) // self._groups[group_id].tokens_per_block]
+        last = np.array([end - 1])
+        for view, seeds in self._device.group_pages[group_id]:
+            view.write(np.array([block]), np.array([0]), row.value_of(last), seeds)
+
     def _write(self, row: Row, group_id: int, first: int, end: int) -> None:
         """Compute tokens ``[first, end)``: fill the entries they complete."""
+        if keeps_running_state(self._groups[group_id]):
+            self._write_state(row, group_id, end)
+            return
         table = np.asarray(row.tables[group_id])
         for view, seeds in self._device.group_pages[group_id]:
             ratio = view.tokens_per_unit

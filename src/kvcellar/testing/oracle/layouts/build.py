@@ -14,18 +14,20 @@ from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 
 from kvcellar.errors import ConfigError
 from kvcellar.testing.oracle.layouts import (
+    attention_only,
     deepseek_v4,
     deepseek_v41,
     odd,
     recurrent,
-    transformers,
 )
 from kvcellar.testing.oracle.layouts.capacity import device_blocks
 from kvcellar.testing.oracle.layouts.engine import EngineLimits, engine_config
-from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe
+from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe, Size
 
-_FAMILIES = (deepseek_v4, deepseek_v41, transformers, recurrent, odd)
-_RECIPES = {recipe.name: recipe for family in _FAMILIES for recipe in family.RECIPES}
+_FAMILIES = (deepseek_v4, deepseek_v41, attention_only, recurrent, odd)
+_RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for family in _FAMILIES for recipe in family.RECIPES
+}
 
 LAYOUT_NAMES: tuple[str, ...] = tuple(_RECIPES)
 """Every layout that can be built."""
@@ -84,7 +86,7 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
         ValueError: the engine refuses its limits, such as too few device blocks.
     """
     recipe = _recipe(name)
-    layers = recipe.layers(is_small)
+    layers = recipe.layers(Size.SMALL if is_small else Size.REAL)
     quarter = max(recipe.prompt_tokens // 4, FEWEST_BATCHED_TOKENS, max_num_seqs)
     limits = EngineLimits(
         max_model_len=max_model_len or 2 * recipe.prompt_tokens,
@@ -94,9 +96,9 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
     )
     vllm_config = engine_config(recipe, layers, limits, extra_config)
     register_all_kvcache_specs(vllm_config)
-    vllm_config.cache_config.num_gpu_blocks_override = num_device_blocks or (
-        device_blocks(vllm_config, recipe, layers, device_prompts)
-    )
+    if num_device_blocks is None:
+        num_device_blocks = device_blocks(vllm_config, recipe, layers, device_prompts)
+    vllm_config.cache_config.num_gpu_blocks_override = num_device_blocks
     return _planned(recipe, vllm_config, layers)
 
 

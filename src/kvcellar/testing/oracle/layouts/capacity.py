@@ -39,11 +39,12 @@ def _blocks(vllm_config: Any, groups: list[Any], num_tokens: int) -> int:
     The engine answers for the longest request it allows, so that is changed meanwhile.
     """
     model = vllm_config.model_config
-    longest = model.max_model_len
+    longest: int = model.max_model_len
     one_block = KVCacheConfig(num_blocks=1, kv_cache_tensors=[], kv_cache_groups=groups)
     model.max_model_len = num_tokens
     try:
         share = get_max_concurrency_for_kv_cache_config(vllm_config, one_block)
     finally:
         model.max_model_len = longest
-    return round(1 / share)
+    num_blocks: int = round(1 / share)
+    return num_blocks

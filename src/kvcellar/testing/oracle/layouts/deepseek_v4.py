@@ -12,7 +12,12 @@ from typing import Any
 import torch
 from vllm.v1.kv_cache_interface import MLAAttentionSpec, SlidingWindowMLASpec
 
-from kvcellar.testing.oracle.layouts.recipe import BLOCK_OUTER, LayerSpecs, Recipe
+from kvcellar.testing.oracle.layouts.recipe import (
+    BLOCK_OUTER,
+    LayerSpecs,
+    Recipe,
+    Size,
+)
 
 WINDOW_TOKENS = 128
 NUM_LAYERS = 43
@@ -113,19 +118,19 @@ def _compressor_state(widths: Widths, ratio: int, state_size: int) -> Any:
 
 
 def _layers(
-    widths: Widths, small_widths: Widths, num_draft_layers: int, is_small: bool
+    small: Widths, real: Widths, num_draft_layers: int, size: Size
 ) -> LayerSpecs:
     """Specs in the order in which the model registers its layers.
 
     The order decides the group ids, and the last layer marks the drafter's group.
     """
-    used = small_widths if is_small else widths
-    num_layers = NUM_LAYERS_SMALL if is_small else NUM_LAYERS
+    widths = size.pick(small, real)
+    num_layers = size.pick(NUM_LAYERS_SMALL, NUM_LAYERS)
     layers: LayerSpecs = {}
     for i in range(num_layers + num_draft_layers):
         is_window_only = i < 2 or i >= num_layers
         ratio = 1 if is_window_only else (128 if i % 2 else 4)
-        layers |= _one_layer(f"model.layers.{i}.attn", ratio, used)
+        layers |= _one_layer(f"model.layers.{i}.attn", ratio, widths)
     return layers
 
 
@@ -143,19 +148,19 @@ def _one_layer(name: str, ratio: int, widths: Widths) -> LayerSpecs:
     return layers
 
 
-_FLASH = partial(_layers, FP8, FP8_SMALL, 0)
+_FLASH = partial(_layers, FP8_SMALL, FP8, 0)
 
 RECIPES = (
     Recipe("deepseek-v4-flash", _FLASH, 1300, BLOCK_OUTER),
     Recipe(
         "deepseek-v4-flash-bf16",
-        partial(_layers, BF16, BF16_SMALL, 0),
+        partial(_layers, BF16_SMALL, BF16, 0),
         1300,
         BLOCK_OUTER,
     ),
     Recipe(
         "deepseek-v4-flash-mtp",
-        partial(_layers, FP8, FP8_SMALL, 1),
+        partial(_layers, FP8_SMALL, FP8, 1),
         1300,
         BLOCK_OUTER,
         num_draft_tokens=1,

@@ -17,7 +17,12 @@ from kvcellar.testing.oracle.layouts.deepseek_v4 import (
     indexer_cache,
     window_cache,
 )
-from kvcellar.testing.oracle.layouts.recipe import BLOCK_OUTER, LayerSpecs, Recipe
+from kvcellar.testing.oracle.layouts.recipe import (
+    BLOCK_OUTER,
+    LayerSpecs,
+    Recipe,
+    Size,
+)
 
 NUM_LAYERS = 40
 RATIO_BY_KV_SOURCE = {2: 2, 8: 2, 14: 2, 20: 1}
@@ -26,9 +31,9 @@ WINDOW_BLOCK_TOKENS = 32
 RING_TOKENS = 8
 
 
-def _layers(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - a recipe's one choice
+def _layers(size: Size) -> LayerSpecs:
     """All layers even when small: their number decides how the windows are cut."""
-    widths = FP8_SMALL if is_small else FP8
+    widths = size.pick(FP8_SMALL, FP8)
     layers: LayerSpecs = {}
     for i in range(NUM_LAYERS):
         layers |= _one_layer(

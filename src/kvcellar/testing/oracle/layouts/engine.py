@@ -69,6 +69,9 @@ def engine_config(
         kv_transfer_config=_connector(extra_config),
     )
     config.cache_config.kv_cache_layout = recipe.kv_cache_layout
+    # The CPU platform turns it off for its runner's sake; the scheduler, which is all
+    # that runs here, works the same on every platform.
+    config.scheduler_config.async_scheduling = limits.async_scheduling
     return config
 
 

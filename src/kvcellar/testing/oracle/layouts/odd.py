@@ -3,7 +3,12 @@
 import torch
 from vllm.v1.kv_cache_interface import CircularBufferSpec
 
-from kvcellar.testing.oracle.layouts.recipe import BLOCK_OUTER, LayerSpecs, Recipe
+from kvcellar.testing.oracle.layouts.recipe import (
+    BLOCK_OUTER,
+    LayerSpecs,
+    Recipe,
+    Size,
+)
 from kvcellar.testing.oracle.layouts.specs import (
     SMALL,
     Heads,
@@ -13,42 +18,38 @@ from kvcellar.testing.oracle.layouts.specs import (
     window,
 )
 
-LARGE = Heads(8, 128)
+REAL = Heads(8, 128)
 
 
-def _heads(is_small: bool) -> Heads:  # noqa: FBT001 - a recipe's one choice
-    return SMALL if is_small else LARGE
-
-
-def _full24_swa16(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _full24_swa16(size: Size) -> LayerSpecs:
     """Neither block is a multiple of the other; hashes are finer than both.
 
     Three heads in 16 tokens take as much as two in 24, so the pages are equal.
     """
-    size = 2 if is_small else 128
-    attends = full(Heads(2, size), 24)
-    return stack("FWFW", F=attends, W=window(Heads(3, size), 40, 16))
+    width = size.pick(2, 128)
+    attends = full(Heads(2, width), 24)
+    return stack("FWFW", F=attends, W=window(Heads(3, width), 40, 16))
 
 
-def _window_not_multiple(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _window_not_multiple(size: Size) -> LayerSpecs:
     """The window starts inside a block."""
-    heads = _heads(is_small)
+    heads = size.pick(SMALL, REAL)
     return stack("FWFW", F=full(heads), W=window(heads, 100))
 
 
-def _coarse_alignment(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _coarse_alignment(size: Size) -> LayerSpecs:
     """Hits are four window blocks apart, a window is two: half of them are dead."""
-    heads = _heads(is_small)
+    heads = size.pick(SMALL, REAL)
     return stack("FWWFWW", F=full(heads, 64), W=window(heads, 32, 16))
 
 
-def _ring(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _ring(size: Size) -> LayerSpecs:
     """A scratch group whose blocks are shorter than the hash block."""
-    heads = _heads(is_small)
+    heads = size.pick(SMALL, REAL)
     ring = CircularBufferSpec(
         block_size=8,
         num_kv_heads=1,
-        head_size=8 if is_small else 1024,
+        head_size=size.pick(8, 1024),
         head_size_v=0,
         dtype=torch.float32,
     )
@@ -56,29 +57,29 @@ def _ring(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
     return stack("FFWRFFWR", F=full(heads, 32), W=windowed, R=ring)
 
 
-def _window_1(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _window_1(size: Size) -> LayerSpecs:
     """A window that reads only the token being computed."""
-    heads = _heads(is_small)
+    heads = size.pick(SMALL, REAL)
     return stack("FWFW", F=full(heads), W=window(heads, 1))
 
 
-def _three_windows(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
-    heads = _heads(is_small)
+def _three_windows(size: Size) -> LayerSpecs:
+    heads = size.pick(SMALL, REAL)
     widths = {"A": 24, "B": 64, "C": 160}
     windows = {letter: window(heads, width) for letter, width in widths.items()}
     return stack("FABCFABC", F=full(heads), **windows)
 
 
-def _full_two_pages(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _full_two_pages(size: Size) -> LayerSpecs:
     """One group whose layers have pages of two sizes."""
-    heads = _heads(is_small)
+    heads = size.pick(SMALL, REAL)
     wide = Heads(heads.num, 2 * heads.size)
     return stack("FWFW", F=full(heads), W=full(wide))
 
 
-def _chunked_odd(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _chunked_odd(size: Size) -> LayerSpecs:
     """A local chunk of three blocks."""
-    heads = _heads(is_small)
+    heads = size.pick(SMALL, REAL)
     return stack("FCFC", F=full(heads), C=chunked(heads, 48))
 
 

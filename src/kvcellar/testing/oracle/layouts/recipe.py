@@ -1,8 +1,11 @@
 """What has to be known about a model before the engine can plan its cache."""
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LayerSpecs = dict[str, Any]
 """The engine's spec of every layer that keeps a cache, in registration order."""
@@ -20,13 +23,23 @@ Source: what the DeepSeek-V4 indexer's backend asks for, vLLM 0.32.
 """
 
 
+class Size(enum.Enum):
+    """How many layers and bytes a layout has; its groups are the same in both."""
+
+    SMALL = "small"
+    REAL = "real"
+
+    def pick(self, small: T, real: T) -> T:
+        """The value that belongs to this size."""
+        return small if self is Size.SMALL else real
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """One layout by name.
 
     Attributes:
-        layers: makes the layers' specs; True asks for the small form, which has the
-            same groups but fewer layers and a few bytes per token.
+        layers: makes the layers' specs in either size.
         prompt_tokens: a long prompt for it: several alignment units, and more than
             any of its windows.
         kv_cache_layout: the engine's name of the physical order.
@@ -34,7 +47,7 @@ class Recipe:
     """
 
     name: str
-    layers: Callable[[bool], LayerSpecs]
+    layers: Callable[[Size], LayerSpecs]
     prompt_tokens: int
     kv_cache_layout: str = LAYER_OUTER
     num_draft_tokens: int = 0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from vllm.v1.kv_cache_interface import MambaSpec
 
-from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe
+from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe, Size
 from kvcellar.testing.oracle.layouts.specs import SMALL, Heads, full, stack
 
 KERNEL_BLOCK_TOKENS = 16
@@ -53,7 +53,7 @@ def state_bytes(states: States) -> int:
 
 def aligned_block_tokens(states: States, heads: Heads) -> int:
     """The shortest block whose attention page holds a state."""
-    token_bytes = full(heads, 1).page_size_bytes
+    token_bytes: int = full(heads, 1).page_size_bytes
     num_kernel_blocks = -(-state_bytes(states) // (KERNEL_BLOCK_TOKENS * token_bytes))
     return KERNEL_BLOCK_TOKENS * num_kernel_blocks
 
@@ -69,22 +69,22 @@ def _state_layer(states: States, block_tokens: int, page_bytes: int) -> Any:
     )
 
 
-def _qwen3_next(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - a recipe's one choice
+def _qwen3_next(size: Size) -> LayerSpecs:
     """The 80B model: three recurrent layers, then a full one."""
     block = aligned_block_tokens(QWEN3_NEXT_STATES, QWEN3_NEXT_HEADS)
-    states = QWEN3_NEXT_STATES_SMALL if is_small else QWEN3_NEXT_STATES
-    attention = full(SMALL if is_small else QWEN3_NEXT_HEADS, block)
+    states = size.pick(QWEN3_NEXT_STATES_SMALL, QWEN3_NEXT_STATES)
+    attention = full(size.pick(SMALL, QWEN3_NEXT_HEADS), block)
     state = _state_layer(states, block, attention.page_size_bytes)
-    return stack("SSSF" * (2 if is_small else 12), S=state, F=attention)
+    return stack("SSSF" * size.pick(2, 12), S=state, F=attention)
 
 
-def _nemotron_h(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _nemotron_h(size: Size) -> LayerSpecs:
     """The 8B model: 24 recurrent layers and 4 full ones."""
     block = aligned_block_tokens(NEMOTRON_H_STATES, NEMOTRON_H_HEADS)
-    states = NEMOTRON_H_STATES_SMALL if is_small else NEMOTRON_H_STATES
-    attention = full(SMALL if is_small else NEMOTRON_H_HEADS, block)
+    states = size.pick(NEMOTRON_H_STATES_SMALL, NEMOTRON_H_STATES)
+    attention = full(size.pick(SMALL, NEMOTRON_H_HEADS), block)
     state = _state_layer(states, block, attention.page_size_bytes)
-    pattern = NEMOTRON_H_PATTERN_SMALL if is_small else NEMOTRON_H_PATTERN
+    pattern = size.pick(NEMOTRON_H_PATTERN_SMALL, NEMOTRON_H_PATTERN)
     return stack(pattern, **{"M": state, "*": attention})
 
 

@@ -7,7 +7,7 @@ default on GPUs, those of 64 are FlashMLA's.
 import torch
 from vllm.v1.kv_cache_interface import MLAAttentionSpec
 
-from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe
+from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe, Size
 from kvcellar.testing.oracle.layouts.specs import (
     SMALL,
     Heads,
@@ -18,38 +18,38 @@ from kvcellar.testing.oracle.layouts.specs import (
 )
 
 
-def _llama_31_8b(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - a recipe's one choice
-    heads = SMALL if is_small else Heads(8, 128)
-    return stack("F" * (4 if is_small else 32), F=full(heads))
+def _llama_31_8b(size: Size) -> LayerSpecs:
+    heads = size.pick(SMALL, Heads(8, 128))
+    return stack("F" * size.pick(4, 32), F=full(heads))
 
 
-def _deepseek_v3(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _deepseek_v3(size: Size) -> LayerSpecs:
     latent = MLAAttentionSpec(
         block_size=64,
         num_kv_heads=1,
-        head_size=4 if is_small else 512 + 64,
+        head_size=size.pick(4, 512 + 64),
         dtype=torch.bfloat16,
     )
-    return stack("F" * (4 if is_small else 61), F=latent)
+    return stack("F" * size.pick(4, 61), F=latent)
 
 
-def _gpt_oss_20b(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
-    heads = SMALL if is_small else Heads(8, 64)
-    pattern = "WF" * (2 if is_small else 12)
+def _gpt_oss_20b(size: Size) -> LayerSpecs:
+    heads = size.pick(SMALL, Heads(8, 64))
+    pattern = "WF" * size.pick(2, 12)
     return stack(pattern, W=window(heads, 128), F=full(heads))
 
 
-def _gemma_3_27b(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _gemma_3_27b(size: Size) -> LayerSpecs:
     """Each sixth layer is full; the windowed ones do not divide evenly."""
-    heads = SMALL if is_small else Heads(16, 128)
-    pattern = ("WWWWWF" * 11)[: 13 if is_small else 62]
+    heads = size.pick(SMALL, Heads(16, 128))
+    pattern = ("WWWWWF" * 11)[: size.pick(13, 62)]
     return stack(pattern, W=window(heads, 1024), F=full(heads))
 
 
-def _llama_4(is_small: bool) -> LayerSpecs:  # noqa: FBT001 - as above
+def _llama_4(size: Size) -> LayerSpecs:
     """Scout: each fourth layer has no rotary embedding and attends to everything."""
-    heads = SMALL if is_small else Heads(8, 128)
-    pattern = "CCCF" * (2 if is_small else 12)
+    heads = size.pick(SMALL, Heads(8, 128))
+    pattern = "CCCF" * size.pick(2, 12)
     return stack(pattern, C=chunked(heads, 8192), F=full(heads))
 
 

@@ -1,0 +1,79 @@
+"""Run the oracle from a shell, for as long as one likes.
+
+    python -m kvcellar.testing.oracle --layout deepseek-v4-flash --steps 10000 --seed 1
+
+Exit code 1 on a wrong byte, a hang or a leak. The last line carries the figures.
+"""
+
+import argparse
+import logging
+import sys
+import time
+import warnings
+
+from kvcellar.testing.oracle.layouts import LAYOUT_NAMES, build
+from kvcellar.testing.oracle.oracle import Oracle, OracleFigures
+
+PIECE_STEPS = 5000  # a fresh engine and seed after this many
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m kvcellar.testing.oracle")
+    parser.add_argument("--layout", required=True, help='a name, "all", or "list"')
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--failures", type=float, default=0.0, metavar="RATE")
+    parser.add_argument("--host-prompts", type=float, default=6.0)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the command line asks for; the process's exit code."""
+    options = parse_arguments(arguments)
+    if options.layout == "list":
+        print("\n".join(LAYOUT_NAMES))
+        return 0
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    names = LAYOUT_NAMES if options.layout == "all" else [options.layout]
+    outcomes = [run_layout(name, options) for name in names]
+    return int(not all(outcomes))
+
+
+def run_layout(name: str, options: argparse.Namespace) -> bool:
+    """Run one layout in pieces; False if one of them failed."""
+    total, started, seed = OracleFigures(), time.monotonic(), options.seed
+    while total.num_steps < options.steps:
+        steps = min(PIECE_STEPS, options.steps - total.num_steps)
+        try:
+            figures = run_piece(name, seed, steps, options)
+        except Exception as cause:  # noqa: BLE001 - whatever it is, it failed
+            print(
+                f"{name}: FAILED with --seed {seed} --steps {steps}: "
+                f"{type(cause).__name__}: {cause}"
+            )
+            return False
+        total.add(figures)
+        seed += 1
+        rate = total.num_steps / (time.monotonic() - started)
+        print(f"{name}: {total.num_steps} steps, {rate:.0f}/s", file=sys.stderr)
+    print(f"{name}: {total.describe()}")
+    return True
+
+
+def run_piece(
+    name: str, seed: int, num_steps: int, options: argparse.Namespace
+) -> OracleFigures:
+    """One engine, one seed."""
+    host_bytes = round(options.host_prompts * 2**20)
+    layout = build(name, extra_config={"host_memory": host_bytes})
+    oracle = Oracle(layout, seed, failure_rate=options.failures)
+    try:
+        return oracle.run(num_steps)
+    finally:
+        oracle.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
