@@ -1,4 +1,4 @@
-"""Pages that the kernel has really given to an arena, while prompts are stored in it."""
+"""Pages that the kernel has really given to an arena while prompts fill it."""
 
 import mmap
 from collections.abc import Iterator
@@ -102,7 +102,9 @@ class Arena:
     def _carry_out(self, action: actions.Action) -> None:
         assert isinstance(action, (actions.Store, actions.Move))
         if isinstance(action, actions.Store):
-            copies = [(c.position, c.device_blocks, c.host_blocks) for c in action.copies]
+            copies = [
+                (c.position, c.device_blocks, c.host_blocks) for c in action.copies
+            ]
             direction = Direction.STORE
         else:
             copies = [(m.position, [m.source], [m.destination]) for m in action.moves]

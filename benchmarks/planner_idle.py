@@ -65,9 +65,7 @@ def compare_steps(model: Model, load: Load, *, is_prompt_only: bool) -> list[Row
     # Numbers only: no bytes are allocated.
     num_blocks = load.num_requests * BLOCKS_PER_REQUEST
     host_bytes = num_blocks * model.row_bytes
-    ours = CellarSide(
-        model, num_blocks, host_bytes, offload_prompt_only=is_prompt_only
-    )
+    ours = CellarSide(model, num_blocks, host_bytes, offload_prompt_only=is_prompt_only)
     laps = {"kvcellar": decode(ours, model, load)}
     if not is_prompt_only:
         simple = SimpleSide(model, num_blocks, host_bytes)

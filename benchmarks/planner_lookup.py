@@ -82,7 +82,12 @@ def connector_rows(model: Model, num_tokens: int, options: Options) -> list[Row]
         side = side_type(model, num_blocks, num_blocks * model.row_bytes)
         hits[name], misses[name] = _measure_side(side, model, num_tokens, options)
     return _rows(
-        model, num_tokens, hits.pop("CellarSide"), misses.pop("CellarSide"), hits, misses
+        model,
+        num_tokens,
+        hits.pop("CellarSide"),
+        misses.pop("CellarSide"),
+        hits,
+        misses,
     )
 
 

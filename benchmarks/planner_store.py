@@ -57,8 +57,10 @@ def planner_rows(model: Model, size: Size) -> list[Row]:
     chunk = model.layout.chunk_tokens
     name = f"{model.name}, chunk of {chunk} tokens"
     plenty = bytes_for(model, size, size.num_prompts + 1)
-    planning, ending = per_chunk(PlannerRig(model, plenty), size)
-    full, _ = per_chunk(PlannerRig(model, bytes_for(model, size, 1)), size)
+    planning, ending = per_chunk(PlannerRig(model, plenty), size, num_first=1)
+    little = PlannerRig(model, bytes_for(model, size, 2))
+    full, _ = per_chunk(little, size, num_first=4)
+    assert little.offloader.index.counters.evicted_chunks
     rows = [
         compare(f"{name}: planned", planning, budget_us=BUDGET_US),
         compare(f"{name}: planned, arena full", full, budget_us=BUDGET_US),
@@ -71,25 +73,25 @@ def planner_rows(model: Model, size: Size) -> list[Row]:
 
 
 def bytes_for(model: Model, size: Size, num_prompts: int) -> int:
-    """Host memory for this many prompts' chunks, and some more for checkpoints."""
+    """Host memory for this many prompts' chunks."""
     layout = model.layout
     chunk_bytes = sum(layout.cell_bytes(p) for p in layout.chunk_positions)
     num_chunks = size.num_tokens // layout.chunk_tokens * num_prompts
-    return 2 * max(num_chunks * chunk_bytes, 2**30)
+    return num_chunks * chunk_bytes * 11 // 10  # slabs are not filled to the last byte
 
 
-def per_chunk(rig: PlannerRig, size: Size) -> tuple[float, float]:
-    """Planning and ending one chunk, in microseconds, first prompt left out."""
+def per_chunk(rig: PlannerRig, size: Size, *, num_first: int) -> tuple[float, float]:
+    """Planning and ending one chunk, in microseconds, first prompts left out."""
     chunks_per_step = STEP_TOKENS // rig.model.layout.chunk_tokens
     planned, ended = [], []
-    for number in range(size.num_prompts + 1):
+    for number in range(size.num_prompts + num_first):
         hashes = rig.hashes(size.num_tokens, seed=number)
         with quiet_interpreter():
             # One token more than is computed: the last step has no checkpoint either.
             planning, ending = rig.store(
                 f"prompt-{number}", hashes, 2 * size.num_tokens, STEP_TOKENS
             )
-        if number:
+        if number >= num_first:
             planned += [ns / 1e3 / chunks_per_step for ns in planning.laps_ns]
             ended += [ns / 1e3 / chunks_per_step for ns in ending.laps_ns]
     return median(planned), median(ended)
@@ -104,7 +106,7 @@ def checkpoint_cost(model: Model, size: Size) -> tuple[float, int]:
     settings = Settings(decode_checkpoint_tokens=CHECKPOINT_TOKENS)
     medians = []
     for num_prompt_tokens in (2 * size.num_tokens, CHECKPOINT_TOKENS):
-        host_bytes = 64 * bytes_for(model, size, size.num_prompts + 1)
+        host_bytes = 64 * bytes_for(model, size, size.num_prompts)
         rig = PlannerRig(model, host_bytes, settings)
         laps: list[float] = []
         for number in range(size.num_prompts):
@@ -125,7 +127,9 @@ def connector_rows(model: Model, size: Size) -> list[Row]:
 
     layout = model.layout
     # vLLM's connectors take a row for every block; numbers only, nothing is allocated.
-    blocks_per_prompt = sum(size.num_tokens // g.tokens_per_block for g in layout.groups)
+    blocks_per_prompt = sum(
+        size.num_tokens // g.tokens_per_block for g in layout.groups
+    )
     num_blocks = (size.num_prompts + 2) * blocks_per_prompt
     found = {}
     for side_type in (CellarSide, SimpleSide, OffloadingSide):

@@ -1,12 +1,14 @@
 """What every benchmark prints: tables of rows, or the same as JSON; and the machine."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,7 +40,9 @@ class Options:
     has_vllm: bool
 
 
-def run_script(description: str | None, measure: Callable[[Options], list[Table]]) -> None:
+def run_script(
+    description: str | None, measure: Callable[[Options], list[Table]]
+) -> None:
     """The ``main`` of a benchmark: read options, measure, print.
 
     Args:
@@ -54,7 +58,8 @@ def run_script(description: str | None, measure: Callable[[Options], list[Table]
     given = parser.parse_args()
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     has_vllm = importlib.util.find_spec("vllm") is not None and not given.without_vllm
-    tables = measure(Options(is_quick=given.quick, has_vllm=has_vllm))
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the figures alone
+        tables = measure(Options(is_quick=given.quick, has_vllm=has_vllm))
     if given.json:
         print(json.dumps({"tables": [asdict(table) for table in tables]}, indent=1))
         return

@@ -154,9 +154,7 @@ def make_request(model: Model, num_tokens: int, seed: int = 0) -> Request:
         prompt_token_ids=list(range(first, first + num_tokens)),
         sampling_params=SamplingParams(max_tokens=1 << 20),
         pooling_params=None,
-        block_hasher=get_request_block_hasher(
-            model.layout.hash_block_tokens, sha256
-        ),
+        block_hasher=get_request_block_hasher(model.layout.hash_block_tokens, sha256),
     )
 
 

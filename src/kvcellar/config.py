@@ -58,7 +58,8 @@ class Settings:
     Attributes:
         host_memory_bytes: host memory of the whole server, shared by all its ranks.
         host_memory_bytes_per_rank: host memory of one rank; wins over the former.
-        mode: ``"eager"`` stores a chunk as soon as it is complete.
+        mode: ``"eager"`` stores a chunk as soon as it is complete, ``"lazy"`` when
+            the device is about to lose it.
         chunk_tokens: tokens per chunk; None takes the smallest that fits the model.
         blocks_per_chunk: the same as a multiple of the smallest chunk.
         min_load_tokens: fewer tokens than this are recomputed, not loaded.
@@ -151,12 +152,6 @@ def settings_from_extra_config(extra: Mapping[str, object]) -> Settings:
 def _check_together(
     found: Mapping[str, tuple[str, object]], extra: Mapping[str, object]
 ) -> None:
-    mode_key, mode = found.get("mode", ("mode", "eager"))
-    if mode == "lazy":
-        raise ConfigError(
-            f"{mode_key}={extra[mode_key]!r}: lazy stores come with the next release; "
-            "remove the key to store eagerly"
-        )
     if "chunk_tokens" in found and "blocks_per_chunk" in found:
         chunk_key = found["chunk_tokens"][0]
         raise ConfigError(

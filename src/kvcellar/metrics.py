@@ -31,6 +31,14 @@ _TABLE = (
         "Chunks or checkpoints not stored because a device block had gone.",
     ),
     Metric("kvcellar_refused_loads_total", "Loads that could not be planned."),
+    Metric(
+        "kvcellar_lost_chunks_total",
+        "Chunks whose device copy went before they were stored (lazy mode).",
+    ),
+    Metric(
+        "kvcellar_overtaken_jobs_total",
+        "Copies that a step had to wait for (lazy mode).",
+    ),
     Metric("kvcellar_failed_jobs_total", "Copies that failed on a rank."),
     Metric(
         "kvcellar_host_used_bytes",

@@ -173,10 +173,9 @@ def test_twins_must_agree(
 
 
 @pytest.mark.parametrize("extra", [{"mode": "lazy"}, {"lazy_offload": True}])
-def test_lazy_is_refused_for_now(extra: dict[str, object]) -> None:
-    """Lazy stores are refused with the release that brings them, not ignored."""
-    with pytest.raises(ConfigError, match="come with the next release"):
-        settings_from_extra_config(extra)
+def test_lazy_is_a_mode(extra: dict[str, object]) -> None:
+    """Under our name and under vLLM's."""
+    assert "lazy" == settings_from_extra_config(extra).mode
 
 
 def test_two_ways_to_set_the_chunk_are_refused() -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,21 @@ import kvcellar
 pytestmark = pytest.mark.engine
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A temporary folder whose path is short enough for the engine's sockets."""
+    with tempfile.TemporaryDirectory(prefix="kvcellar-test-") as name:
+        yield Path(name)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["gemma3", "llama4", "llama"])
-def test_returning_conversations_are_served_exactly(name: str, tmp_path: Path):
+def test_returning_conversations_are_served_exactly(name: str, folder: Path):
     """Evicted conversations come from the host, equal to device hits, for each kind."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
-        "TMPDIR": str(tmp_path),
+        "TMPDIR": str(folder),
     }
     command = [sys.executable, "-m", "kvcellar", "demo", "--json", "--tiny", name]
     done = subprocess.run(
@@ -36,4 +45,4 @@ def test_returning_conversations_are_served_exactly(name: str, tmp_path: Path):
     assert report["exactness"]["compared_requests"] > 0
     assert report["exactness"]["differing_logprobs"] == 0
     assert report["eviction"]["found_tokens"] == 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []

@@ -138,10 +138,34 @@ def test_server_that_dies_later_shows_its_last_words(
     use_script(monkeypatch, _SERVER.format(port=port))
     running = running_engine(serve_settings, tmp_path / "log", lambda _: None)
     with (
-        pytest.raises(CellarError, match=r"(?s)stopped answering.*the first line"),
+        pytest.raises(CellarError, match=r"(?s)did not answer.*the first line"),
         running,
     ):
         raise ConnectionResetError
+
+
+def test_first_error_in_the_log_is_shown(serve_settings, monkeypatch, tmp_path):
+    """The root cause comes before a long tail, and is shown beside it."""
+    script = (
+        "import sys\n"
+        "print('WARNING 1 AnError: x')\n"
+        "print('MyError: the cause')\n"
+        "for i in range(99): print(i)\n"
+    )
+    use_script(monkeypatch, f"{script}sys.exit('OtherError: the end')")
+    running = running_engine(serve_settings, tmp_path / "log", lambda _: None)
+    with (
+        pytest.raises(CellarError, match=r"(?s)error:\n  MyError: the cause\n.*97\n"),
+        running,
+    ):
+        pass
+
+
+def test_stages_follow_each_other_once(started, capsys):
+    """No stage is shown twice for a server, whatever kinds alternate within it."""
+    run_demo(demo_settings())
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(set(lines))
 
 
 def test_server_that_never_answers_is_given_up(serve_settings, monkeypatch, tmp_path):
@@ -151,6 +175,16 @@ def test_server_that_never_answers_is_given_up(serve_settings, monkeypatch, tmp_
     running = running_engine(serve_settings, tmp_path / "log", lambda _: None)
     with pytest.raises(CellarError, match="it still runs"), running:
         pass
+
+
+@pytest.mark.parametrize(("length", "is_used"), [(60, True), (70, True), (71, False)])
+def test_long_temporary_folders_are_left_to_the_server(
+    length: int, is_used: bool, serve_settings
+):
+    """Socket paths are 37 characters longer than their folder and at most 107 long."""
+    folder = Path("/" + "x" * (length - 1))
+    environment = engine._environment(serve_settings, folder)
+    assert (environment.get("TMPDIR") == str(folder)) == is_used
 
 
 class Terminal(io.StringIO):

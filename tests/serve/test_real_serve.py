@@ -42,7 +42,7 @@ def test_a_signal_ends_the_whole_server(number: signal.Signals):
     ) as serving:
         assert serving.stderr is not None
         for line in serving.stderr:
-            if line.startswith("kvcellar: kvcellar is on: 0.2 GiB host memory, eager"):
+            if line.startswith("kvcellar is on: 0.2 GiB host memory, eager"):
                 break
         assert serving.poll() is None
         group_id = group_of_server(serving.pid)

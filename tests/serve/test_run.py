@@ -1,7 +1,7 @@
-import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ http.server.HTTPServer(("127.0.0.1", {port}), Health).serve_forever()
 
 
 @pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch) -> ServeSettings:
+def settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServeSettings]:
     """Settings of a server on a free port, with the checks left out."""
     monkeypatch.setattr(run, "check_settings", lambda _: None)
     kept = {number: signal.getsignal(number) for number in run._SIGNALS}
@@ -47,72 +47,56 @@ def use_server(
     monkeypatch.setattr(run, "server_command", lambda _: command)
 
 
-class SignalWhenAnnounced(logging.Handler):
-    """Sends this process a signal for each line that serve logs."""
+class Announced:
+    """Takes the announcements, and sends this process signals for each."""
 
     def __init__(self, *numbers: int) -> None:
-        super().__init__()
         self.numbers = numbers
         self.lines: list[str] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
         for number in self.numbers:
             os.kill(os.getpid(), number)
 
 
-@pytest.fixture
-def listening():
-    """Attach a handler to serve's logger for the time of a test."""
-    attached: list[logging.Handler] = []
-    level = run.logger.level
-    run.logger.setLevel(logging.INFO)
-
-    def attach(handler: logging.Handler) -> None:
-        attached.append(handler)
-        run.logger.addHandler(handler)
-
-    yield attach
-    run.logger.setLevel(level)
-    for handler in attached:
-        run.logger.removeHandler(handler)
-
-
-def test_one_line_says_that_kvcellar_is_on(settings, listening, monkeypatch):
+def test_one_line_says_that_kvcellar_is_on(settings, monkeypatch):
     """Once the server answers, one line tells size, mode and address; a signal ends."""
     use_server(monkeypatch, settings)
-    handler = SignalWhenAnnounced(signal.SIGTERM)
-    listening(handler)
-    assert serve(settings) == 5
+    announced = Announced(signal.SIGTERM)
+    assert serve(settings, announced) == 5
     port = settings.vllm_arguments[1]
-    assert handler.lines == [
+    assert announced.lines == [
         f"kvcellar is on: 1.0 GiB host memory, eager, http://127.0.0.1:{port}"
     ]
 
 
-def test_a_second_signal_kills(settings, listening, monkeypatch):
+def test_a_second_signal_kills(settings, monkeypatch):
     """A server that ignores the first signal is killed by the second."""
     use_server(monkeypatch, settings, "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
-    listening(SignalWhenAnnounced(signal.SIGTERM, signal.SIGTERM))
-    assert serve(settings) == 128 + signal.SIGKILL
+    announced = Announced(signal.SIGTERM, signal.SIGTERM)
+    assert serve(settings, announced) == 128 + signal.SIGKILL
 
 
-def test_a_server_that_hangs_in_its_ending_is_killed(settings, listening, monkeypatch):
+def test_a_server_that_hangs_in_its_ending_is_killed(settings, monkeypatch):
     """After the grace time a server that ignored the signal is killed."""
     monkeypatch.setattr(run, "GRACE_SECONDS", 1.0)
     use_server(monkeypatch, settings, "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
-    listening(SignalWhenAnnounced(signal.SIGTERM))
-    assert serve(settings) == 128 + signal.SIGKILL
+    assert serve(settings, Announced(signal.SIGTERM)) == 128 + signal.SIGKILL
 
 
-def test_a_server_that_never_was_ready_is_named(settings, listening, monkeypatch):
+def test_a_server_that_never_was_ready_is_named(settings, monkeypatch):
     """A failing start returns the server's status and points to its messages."""
     use_server(monkeypatch, settings, "raise SystemExit(9)")
-    handler = SignalWhenAnnounced()
-    listening(handler)
-    assert serve(settings) == 9
-    assert len(handler.lines) == 1
-    assert handler.lines[0].startswith("the server ended with exit status 9")
+    errors: list[str] = []
+    monkeypatch.setattr(
+        run.logger, "error", lambda text, *values: errors.append(text % values)
+    )
+    announced = Announced()
+    assert serve(settings, announced) == 9
+    assert announced.lines == []
+    assert len(errors) == 1
+    assert errors[0].startswith("the server ended with exit status 9")
 
 
 def test_both_signals_share_one_grace_time():

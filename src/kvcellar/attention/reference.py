@@ -73,6 +73,23 @@ def first_token_read(group: GroupLayout, query: int) -> int:
     return 0
 
 
+def first_token_read_by_compressor(ratio: int, overlap_tokens: int, query: int) -> int:
+    """First token whose compressor state the group of ``query`` reads, at its end.
+
+    What the engine declares as a sliding window, a compressor reads in steps: all
+    tokens of a group read from the same place, the group's start less the overlap.
+
+    Args:
+        ratio: tokens per compressed entry.
+        overlap_tokens: tokens of the group before that also count into an entry; the
+            declared window less ``ratio``.
+        query: position of the token being computed.
+
+    Source: models/deepseek_v4/compressor.py and its kernels, vLLM 0.32.
+    """
+    return max(query - query % ratio - overlap_tokens, 0)
+
+
 def keeps_running_state(group: GroupLayout) -> bool:
     """Whether a block holds one state that every token overwrites."""
     return group.kind is AttentionKind.STATE

@@ -1,6 +1,7 @@
 """``kvcellar serve``: its options, and how they become settings."""
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,5 +60,6 @@ def run(options: argparse.Namespace, vllm_arguments: "Sequence[str]") -> int:
             host_memory_bytes=parse_bytes(options.host_memory, "host_memory"),
             mode=options.mode,
             vllm_arguments=tuple(vllm_arguments),
-        )
+        ),
+        announce=lambda line: print(line, file=sys.stderr, flush=True),
     )

@@ -35,11 +35,18 @@ class Promise:
 
 @dataclass(slots=True)
 class Store:
-    """Copy blocks to host once the step that is about to run has written them."""
+    """Copy blocks to host once the step that is about to run has written them.
+
+    Attributes:
+        is_fenced: leave the device's order of eviction as it is. A source that the
+            engine's prefix cache holds is then not referenced, which would move it in
+            the free queue; if the engine gives it away, the copy must end before the
+            block is written.
+    """
 
     job_id: int
-    request_id: str
     copies: list[BlockCopies]
+    is_fenced: bool = False
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ class CoreCounters:
         stored_checkpoints: checkpoints handed to a store job.
         stores_without_room: cells refused because everything in host memory is pinned.
         stores_without_block: chunks or checkpoints whose device block had gone.
+        lost_chunks: chunks whose device copy went before it was stored (lazy mode).
         failed_jobs: jobs that a rank reported as failed.
         refused_loads: loads the engine wanted that could not be planned.
     """
@@ -22,5 +23,6 @@ class CoreCounters:
     stored_checkpoints: int = 0
     stores_without_room: int = 0
     stores_without_block: int = 0
+    lost_chunks: int = 0
     failed_jobs: int = 0
     refused_loads: int = 0

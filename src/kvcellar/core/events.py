@@ -4,12 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvcellar.core.waiting import BlockKey, CachedBlocks
+
 
 class BlockTables(Protocol):
     """One request's block tables, read lazily: nobody copies a whole table."""
 
     def block_id(self, group_id: int, index: int) -> int:
         """Device block at ``index`` of the engine's group; 0 where there is none."""
+        ...
+
+    def is_kept(self, group_id: int, index: int) -> bool:
+        """Whether the engine can find the block again once the request has gone."""
         ...
 
 
@@ -86,4 +92,25 @@ class Reset:
     """Everything held is invalid, for example after a weight update."""
 
 
-Event = LookUp | Allocated | TokensComputed | RequestFinished | JobDone | Reset
+@dataclass(slots=True)
+class BlocksThreatened:
+    """Blocks near the head of the device's free queue. Lazy mode only.
+
+    Attributes:
+        blocks: their engine group ids and prefix hashes.
+        cached: the device's prefix cache as it is now.
+    """
+
+    blocks: Sequence[BlockKey]
+    cached: CachedBlocks
+
+
+Event = (
+    LookUp
+    | Allocated
+    | TokensComputed
+    | RequestFinished
+    | JobDone
+    | Reset
+    | BlocksThreatened
+)

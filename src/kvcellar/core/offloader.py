@@ -22,8 +22,8 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core import actions, events
 from kvcellar.core.counters import CoreCounters
+from kvcellar.core.lazy import LazyStores
 from kvcellar.core.load_plan import plan_load
-from kvcellar.core.placement import Placement
 from kvcellar.core.record import (
     JobRecord,
     LoadRecord,
@@ -32,6 +32,7 @@ from kvcellar.core.record import (
     StoreRecord,
 )
 from kvcellar.core.store_plan import StorePlan
+from kvcellar.core.stores import EagerStores, num_wanted_tokens
 from kvcellar.index.index import Index
 from kvcellar.index.lru import LruPolicy
 from kvcellar.index.node import Node
@@ -62,9 +63,8 @@ class Offloader:
         self.counters = CoreCounters()
         self.records: dict[str, RequestRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
-        self._placement = Placement.for_chunks(
-            layout.chunk_tokens, settings.decode_checkpoint_tokens
-        )
+        stores = LazyStores if settings.mode == "lazy" else EagerStores
+        self._stores = stores(self.index, settings, self.counters)
         self._job_ids = itertools.count(1)
         self._handlers: dict[type, Callable[..., list[actions.Action]]] = {
             events.LookUp: self._look_up,
@@ -73,6 +73,7 @@ class Offloader:
             events.RequestFinished: self._request_finished,
             events.JobDone: self._job_done,
             events.Reset: self._reset,
+            events.BlocksThreatened: self._blocks_threatened,
         }
 
     def handle(self, event: events.Event, now: float) -> list[actions.Action]:
@@ -93,17 +94,20 @@ class Offloader:
         record = self._record(event.request_id)
         record.is_stale = False
         record.local_tokens = event.local_tokens
-        self._drop_promise(record)
+        # The old pin stays until the new one is there: asked again, nothing moves.
+        held, record.promise = record.promise, None
         limit = (event.num_tokens - 1) // self.layout.chunk_tokens
         limit = min(limit, len(event.hashes) // self.index.hashes_per_chunk)
         known = self.index.deepest_known(event.hashes, limit, hint=record.known)
         record.known = known
         if known is not self.index.root:
             self.index.touch(known, now)
-        record.junction = self.index.boundary(known)
+        record.junction = self._stores.known_tokens(known, event.hashes, limit)
         tokens = 0
         if not record.num_strikes:
             tokens = self._promise(record, known, event.local_tokens)
+        if held is not None:
+            self.index.unpin(held)
         return [actions.Promise(event.request_id, tokens)]
 
     def _promise(self, record: RequestRecord, known: Node, local_tokens: int) -> int:
@@ -160,55 +164,20 @@ class Offloader:
         record = self._record(event.request_id)
         if record.is_stale:
             return []
-        if record.placed_through is None:
-            record.placed_through = event.first_token - 1
-        num_chunks = self._num_storable_chunks(event)
-        tip = self.index.deepest_known(event.hashes, num_chunks, hint=record.tip)
-        plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
-        first = tip
-        self.index.pin(first)  # while room is made; new nodes have their job's pin
-        while tip.depth < num_chunks and (node := plan.add_chunk(tip)):
-            tip = node
-        self.index.pin(tip)
-        self.index.unpin(first)
-        self.index.unpin(record.tip)
-        record.tip = tip
-        if plan.record.nodes:
-            self.index.touch(tip, now)
-        self._add_checkpoints(record, event, plan)
-        return self._carry_out(plan, event.request_id)
+        plan = self._stores.tokens_computed(record, event, now)
+        return self._carry_out(plan)
 
-    def _num_storable_chunks(self, event: events.TokensComputed) -> int:
-        """Whole chunks that are computed, hashed, and wanted by the settings."""
-        known = min(
-            event.computed_tokens, len(event.hashes) * self.layout.hash_block_tokens
-        )
-        wanted = self.num_wanted_tokens(event.num_prompt_tokens, known)
-        return wanted // self.layout.chunk_tokens
+    def _blocks_threatened(
+        self, event: events.BlocksThreatened, now: float
+    ) -> list[actions.Action]:
+        plans = self._stores.blocks_threatened(event, now)
+        return [a for plan in plans for a in self._carry_out(plan)]
 
     def num_wanted_tokens(self, num_prompt_tokens: int, num_tokens: int) -> int:
         """How many of a request's first ``num_tokens`` the settings want stored."""
-        if not self.settings.store_decoded:
-            num_tokens = min(num_tokens, num_prompt_tokens)
-        if self.settings.max_store_tokens is not None:
-            num_tokens = min(num_tokens, self.settings.max_store_tokens)
-        return num_tokens
+        return num_wanted_tokens(self.settings, num_prompt_tokens, num_tokens)
 
-    def _add_checkpoints(
-        self, record: RequestRecord, event: events.TokensComputed, plan: StorePlan
-    ) -> None:
-        through = min(self.index.boundary(record.tip), event.computed_tokens)
-        hash_tokens = self.layout.hash_block_tokens
-        for boundary in self._placement.due(
-            record, event.num_prompt_tokens, through, event.handed_over
-        ):
-            node = self.index.nodes[event.hashes[boundary // hash_tokens - 1]]
-            if node.checkpoint is None and node.needs_checkpoint:
-                plan.add_checkpoint(node)
-        assert record.placed_through is not None
-        record.placed_through = max(record.placed_through, through)
-
-    def _carry_out(self, plan: StorePlan, request_id: str) -> list[actions.Action]:
+    def _carry_out(self, plan: StorePlan) -> list[actions.Action]:
         """Moves first: they make the room that the store then fills."""
         planned: list[actions.Action] = [
             self._move(moves) for moves in self.index.cells.take_moves()
@@ -216,7 +185,7 @@ class Offloader:
         if not plan.is_empty:
             copies = plan.copies()
             job_id = self._start(plan.record)
-            planned.append(actions.Store(job_id, request_id, copies))
+            planned.append(actions.Store(job_id, copies, self._stores.is_fenced))
         return planned
 
     def _move(self, moves: list[CellMove]) -> actions.Move:
@@ -272,6 +241,8 @@ class Offloader:
             self.index.pin(record.tip)
             record.junction = 0
             record.is_stale = True
+            record.num_waiting = 0
+        self._stores.reset()
         return [actions.ResetAnswer(self.index.reset())]
 
     # -- small things --------------------------------------------------------------

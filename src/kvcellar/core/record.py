@@ -18,6 +18,7 @@ class RequestRecord:
         local_tokens: prefix that the device held at the last look-up.
         junction: boundary at which this prompt leaves a known path; 0 for none.
         placed_through: boundaries up to here have had their chance of a checkpoint.
+        num_waiting: lazy mode: chunks from the prompt's start that wait, or did.
         num_strikes: failed loads; after the first the request is recomputed.
         is_stale: its device blocks predate a reset, so nothing of it is stored until
             the engine starts it afresh.
@@ -30,6 +31,7 @@ class RequestRecord:
     local_tokens: int = 0
     junction: int = 0
     placed_through: int | None = None
+    num_waiting: int = 0
     num_strikes: int = 0
     is_stale: bool = False
 

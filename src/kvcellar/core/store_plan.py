@@ -10,7 +10,6 @@ from kvcellar.index.cells import Cell
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 
-
 _Filled = tuple[Cell, list[int]]  # a cell, and the device blocks that fill it
 
 
@@ -103,7 +102,7 @@ class StorePlan:
         return [c for c in by_position if c.device_blocks]
 
     def _chunk_sources(self, depth: int) -> list[list[int]] | None:
-        """Device blocks of the chunk below ``depth``, per group; None if one is gone."""
+        """Device blocks of the chunk at ``depth``, by group; None if one is gone."""
         sources = []
         for position in self._index.rules.chunk_positions:
             group_id = self._layout.groups[position].group_id

@@ -3,7 +3,9 @@
 import contextlib
 import http.client
 import os
+import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from kvcellar.serve.process import ServerProcess
 _READY_TIMEOUT_SECONDS = 300.0
 _POLL_SECONDS = 0.2
 _NUM_LOG_LINES = 12
+_ERROR_LINE = re.compile(r"^(?!.*(?:WARNING|INFO) ).*\b[A-Z]\w*(?:Error|Exception): ")
+_MAX_TEMPORARY_PATH = 107 - len("/") - len(str(uuid.UUID(int=0)))
 
 
 @contextlib.contextmanager
@@ -51,32 +55,35 @@ def running_engine(
             on_wait(waited_seconds)
         try:
             yield Client(address, SERVED_NAME)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, CellarError) as error:
             status = server.wait(_POLL_SECONDS)
-            raise CellarError(_failure("stopped answering", status, log)) from error
+            what = f"did not answer as it should ({str(error) or type(error).__name__})"
+            raise CellarError(_failure(what, status, log)) from error
 
 
 def _environment(settings: ServeSettings, folder: Path) -> dict[str, str]:
     """A small CPU cache, nothing sent out, no compiler, leftovers in our own folder.
 
     With eager execution only a helper of the sampler would be compiled: 20 seconds of
-    the first request, for nothing that the demo measures.
+    the first request, for nothing that the demo measures. vLLM makes its sockets in the
+    temporary folder, and their paths may have no more than 107 characters (unix(7)).
     """
+    is_short = len(str(folder)) <= _MAX_TEMPORARY_PATH
     return {
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         **server_environment(settings, os.environ),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "TMPDIR": str(folder),
+        **({"TMPDIR": str(folder)} if is_short else {}),
     }
 
 
 def _failure(what: str, status: int | None, log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    last = "\n  ".join([line for line in lines if line.strip()][-_NUM_LOG_LINES:])
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line]
     ended = "it still runs" if status is None else f"exit status {status}"
-    return (
-        f"the server {what} ({ended}); use --keep-logs to keep its whole log, "
-        f"which ends with:\n  {last}"
-    )
+    message = [f"the server {what}, {ended}; use --keep-logs to keep its whole log"]
+    # A root cause comes first and is followed by what it has broken in other processes.
+    causes = [line for line in lines if _ERROR_LINE.search(line)][:1]
+    message += ["its first error:", *causes] if causes else []
+    return "\n  ".join([*message, "its last lines:", *lines[-_NUM_LOG_LINES:]])

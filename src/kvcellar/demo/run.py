@@ -18,6 +18,7 @@ from kvcellar.demo.play import Played, play
 from kvcellar.demo.progress import Progress
 from kvcellar.demo.report import Report, Setting, make_report
 from kvcellar.demo.script import (
+    CONTROL_SALT,
     Conversation,
     Kind,
     Question,
@@ -33,15 +34,6 @@ logger = logging.getLogger(__name__)
 
 # Twice what the device holds, so that each is evicted by those that follow it.
 MIN_CONVERSATIONS = 2 * NUM_HELD_CONVERSATIONS
-
-_STAGES = {
-    Kind.WARM_UP: "warm-up",
-    Kind.FIRST: "first turns",
-    Kind.DEVICE_NEXT: "first turns",
-    Kind.DEVICE_SAME: "first turns",
-    Kind.RETURN_NEXT: "returning after eviction",
-    Kind.RETURN_SAME: "returning after eviction",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +127,20 @@ class _Stage:
         def count(question: Question) -> None:
             nonlocal asked
             asked += 1
-            self.progress.stage(f"{label}: {_STAGES[question.kind]}")
+            self.progress.stage(f"{label}: {_stage_of(question)}")
             self.progress.detail(f"(request {asked} of {total})")
 
         return count
+
+
+def _stage_of(question: Question) -> str:
+    if question.kind is Kind.WARM_UP:
+        return "warm-up"
+    if question.salt == CONTROL_SALT:
+        return "first turns, and next turns while on the device"
+    if question.kind is Kind.FIRST:
+        return "first turns, each evicting an earlier one"
+    return "returning after eviction"
 
 
 @contextlib.contextmanager

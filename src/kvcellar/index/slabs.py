@@ -52,7 +52,9 @@ class SlabAllocator:
         self._empty = list(range(geometry.num_slabs - 1, -1, -1))
         self._slabs: list[dict[int, _Slab]] = [{} for _ in range(num_classes)]
         self._partial: list[dict[int, _Slab]] = [{} for _ in range(num_classes)]
+        self._cells_per_slab = [c.cells_per_slab for c in geometry.classes]
         self._num_used = [0] * num_classes
+        self._num_free = [0] * num_classes  # in slabs that the class owns
 
     @property
     def used_bytes(self) -> int:
@@ -83,6 +85,7 @@ class SlabAllocator:
         cell = Cell(position, slab.number * len(slab.cells) + slot)
         slab.cells[slot] = cell
         self._num_used[class_id] += 1
+        self._num_free[class_id] -= 1
         return cell
 
     def free(self, cell: Cell) -> None:
@@ -96,19 +99,24 @@ class SlabAllocator:
     def reclaim_slab(self, position: int) -> list[CellMove] | None:
         """Empty one slab of another size class by moving its cells together.
 
+        A class can spare a slab exactly when it has a slab's worth of free cells. A
+        full arena asks before every eviction, so that is counted, not searched for.
+
         Returns:
-            The moves to carry out, or None when no other class has enough free
-            cells to take in those of its emptiest slab.
+            The moves to carry out, or None when no other class can spare a slab.
         """
         wanted = self.geometry.class_of[position]
         choices = [
-            (slab.num_used * self.geometry.classes[class_id].cell_bytes, class_id, slab)
-            for class_id in range(len(self._partial))
-            if class_id != wanted and (slab := self._emptiest(class_id)) is not None
+            (self._emptiest(class_id), class_id)
+            for class_id, num_free in enumerate(self._num_free)
+            if num_free >= self._cells_per_slab[class_id] and class_id != wanted
         ]
         if not choices:
             return None
-        _, class_id, slab = min(choices, key=lambda choice: choice[0])
+        classes = self.geometry.classes
+        slab, class_id = min(
+            choices, key=lambda c: c[0].num_used * classes[c[1]].cell_bytes
+        )
         return self._compact(class_id, slab)
 
     def check(self) -> None:
@@ -126,44 +134,41 @@ class SlabAllocator:
             partial = {n for n, slab in slabs.items() if slab.free}
             if not used == held == self._num_used[class_id]:
                 raise InvariantError(f"class {class_id}: {used=} but {held=}")
+            free = sum(len(slab.free) for slab in slabs.values())
+            if free != self._num_free[class_id]:
+                raise InvariantError(f"class {class_id}: {free=} is not what it counts")
             if partial != self._partial[class_id].keys():
                 raise InvariantError(f"class {class_id}: partial slabs are {partial}")
 
     def _claim_slab(self, class_id: int) -> bool:
         if not self._empty:
             return False
-        num_cells = self.geometry.classes[class_id].cells_per_slab
+        num_cells = self._cells_per_slab[class_id]
         slab = _Slab(self._empty.pop(), num_cells)
+        self._num_free[class_id] += num_cells
         self._slabs[class_id][slab.number] = slab
         self._partial[class_id][slab.number] = slab
         return True
 
     def _locate(self, class_id: int, number: int) -> tuple[_Slab, int]:
-        cells_per_slab = self.geometry.classes[class_id].cells_per_slab
-        slab_number, slot = divmod(number, cells_per_slab)
+        slab_number, slot = divmod(number, self._cells_per_slab[class_id])
         return self._slabs[class_id][slab_number], slot
 
     def _vacate(self, class_id: int, slab: _Slab, slot: int) -> None:
         slab.cells[slot] = None
         slab.free.append(slot)
         self._num_used[class_id] -= 1
+        self._num_free[class_id] += 1
         if len(slab.free) == len(slab.cells):
             del self._slabs[class_id][slab.number]
             self._partial[class_id].pop(slab.number, None)
+            self._num_free[class_id] -= len(slab.cells)
             self._empty.append(slab.number)
         else:
             self._partial[class_id][slab.number] = slab
 
-    def _emptiest(self, class_id: int) -> _Slab | None:
-        """The slab with fewest cells, if its class has room for them elsewhere.
-
-        A class has that room exactly when it has a slab's worth of free cells: a full
-        arena asks before every eviction, so this comes without a pass over the slabs.
-        """
-        cells_per_slab = self.geometry.classes[class_id].cells_per_slab
-        num_cells = len(self._slabs[class_id]) * cells_per_slab
-        if num_cells - self._num_used[class_id] < cells_per_slab:
-            return None
+    def _emptiest(self, class_id: int) -> _Slab:
+        """The slab with fewest cells, among those with room."""
         return min(self._partial[class_id].values(), key=lambda s: s.num_used)
 
     def _compact(self, class_id: int, slab: _Slab) -> list[CellMove]:
@@ -189,3 +194,4 @@ class SlabAllocator:
         slab.cells[slot] = cell
         cell.number = slab.number * len(slab.cells) + slot
         self._num_used[class_id] += 1
+        self._num_free[class_id] -= 1

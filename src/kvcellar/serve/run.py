@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from kvcellar.serve.address import Address, address_of, is_healthy
@@ -19,11 +20,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_SECONDS = 0.25
 
 
-def serve(settings: ServeSettings) -> int:
+def serve(settings: ServeSettings, announce: Callable[[str], None]) -> int:
     """Run a server until it ends or a signal ends it.
 
     SIGINT, SIGTERM and SIGHUP are passed on; a second one, or a server that has not
     ended within the grace time, kills the whole process group.
+
+    Args:
+        settings: what to start.
+        announce: called once, with one line, when the server answers.
 
     Returns:
         The server's exit status; 128 plus the number if a signal ended it.
@@ -35,7 +40,7 @@ def serve(settings: ServeSettings) -> int:
     environment = server_environment(settings, os.environ)
     with ServerProcess(server_command(settings), environment) as server:
         _SignalRelay(server).install()
-        status = _watch(server, settings)
+        status = _watch(server, settings, announce)
     return status if status >= 0 else 128 - status
 
 
@@ -64,7 +69,9 @@ class _SignalRelay:
         self._server.kill()
 
 
-def _watch(server: ServerProcess, settings: ServeSettings) -> int:
+def _watch(
+    server: ServerProcess, settings: ServeSettings, announce: Callable[[str], None]
+) -> int:
     """Wait for the server's end, and announce it once when it answers."""
     address = address_of(settings.vllm_arguments)
     # A server on a UNIX socket has no address to ask at.
@@ -73,7 +80,7 @@ def _watch(server: ServerProcess, settings: ServeSettings) -> int:
     while (status := server.wait(_POLL_SECONDS)) is None:
         if not is_announced and is_healthy(address):
             is_announced = True
-            logger.info("%s", _announcement(settings, address))
+            announce(_announcement(settings, address))
     if not is_announced and status > 0:
         logger.error(
             "the server ended with exit status %d after %.0f s, before it was ready; "

@@ -57,6 +57,11 @@ class FakeRequest:
         row = self.tables[group_id]
         return row[index] if index < len(row) else 0
 
+    def is_kept(self, group_id: int, index: int) -> bool:
+        """Never: the fake engine has no prefix cache of its own."""
+        del group_id, index
+        return False
+
 
 @dataclass
 class FakeEngine:

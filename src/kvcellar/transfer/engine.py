@@ -4,20 +4,20 @@
 
 * One thread, so jobs are carried out in the order they were submitted. The planner
   counts on it: a cell that one job frees may be filled by the next.
-* ``_num_in_flight`` and ``_results`` change together, under ``_changed``.
+* ``_in_flight`` and ``_results`` change together, under ``_changed``.
   A job is in the queue, in the thread's hands, or in the results; never nowhere.
 * The thread waits on the queue, callers wait on ``_changed``; nobody polls. Only
   ``_changed`` is ever held, for a few statements, and never while copying.
 * Whatever a copy raises becomes a result. Only ``close`` ends the thread.
-* A failed move leaves host cells in doubt that later jobs were planned on. So every load
-  after it fails, and requests recompute; it takes a bug of ours to get there.
+* A failed move leaves host cells in doubt that later jobs were planned on. So every
+  load after it fails, and requests recompute; only a bug of ours leads there.
 """
 
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kvcellar.device.device import Device
@@ -42,7 +42,7 @@ class TransferEngine:
         self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._results: list[JobResult] = []
-        self._num_in_flight = 0
+        self._in_flight: set[int] = set()
         self._is_closed = False
         self._is_in_doubt = False
         self._thread = threading.Thread(
@@ -53,7 +53,7 @@ class TransferEngine:
     @property
     def num_in_flight(self) -> int:
         """Jobs submitted and not finished yet."""
-        return self._num_in_flight
+        return len(self._in_flight)
 
     def submit(self, job: CopyJob) -> None:
         """Queue ``job`` behind the work that the device has been given so far.
@@ -67,7 +67,7 @@ class TransferEngine:
                     f"job {job.job_id} was submitted after the transfer engine had "
                     "been closed"
                 )
-            self._num_in_flight += 1
+            self._in_flight.add(job.job_id)
             self._queue.put(self._fenced(job))
 
     def poll(self) -> list[JobResult]:
@@ -82,10 +82,17 @@ class TransferEngine:
         Returns:
             Whether there is a result to poll.
         """
-        self._wait(
-            lambda: bool(self._results) or not self._num_in_flight, timeout_seconds
-        )
+        self._wait(lambda: bool(self._results) or not self._in_flight, timeout_seconds)
         return bool(self._results)
+
+    def wait_for(self, job_ids: Iterable[int], timeout_seconds: float) -> bool:
+        """Wait until these jobs have ended; results stay to be polled.
+
+        Returns:
+            False if the time was up first.
+        """
+        wanted = set(job_ids)
+        return self._wait(lambda: wanted.isdisjoint(self._in_flight), timeout_seconds)
 
     def drain(self, timeout_seconds: float) -> bool:
         """Wait until nothing is in flight; results stay to be polled.
@@ -93,7 +100,7 @@ class TransferEngine:
         Returns:
             False if the time was up first.
         """
-        return self._wait(lambda: not self._num_in_flight, timeout_seconds)
+        return self._wait(lambda: not self._in_flight, timeout_seconds)
 
     def close(self, timeout_seconds: float = 60.0) -> bool:
         """Finish the running job, drop the queued ones, end the thread.
@@ -131,7 +138,7 @@ class TransferEngine:
         while (item := self._queue.get()) is not None:
             result = self._carry_out(item)
             with self._changed:
-                self._num_in_flight -= 1
+                self._in_flight.discard(item.job.job_id)
                 self._results.append(result)
                 self._changed.notify_all()
 

@@ -44,6 +44,11 @@ class EngineTables:
         row = self._rows[group_id]
         return row[index].block_id if index < len(row) else 0
 
+    def is_kept(self, group_id: int, index: int) -> bool:
+        """Whether the engine's prefix cache holds the block."""
+        row = self._rows[group_id]
+        return index < len(row) and row[index].block_hash is not None
+
 
 class StepTables(EngineTables):
     """Block tables of a request in the step that computes its tokens.
@@ -79,26 +84,72 @@ class StepTables(EngineTables):
         return self._handed_over.get((group_id, boundary), 0)
 
 
-class DevicePins:
-    """Blocks that a copy still reads: referenced, so the engine does not reuse them."""
+class DeviceBlocks:
+    """The engine's block pool: what its prefix cache holds, and what copies read.
+
+    A *pinned* block is referenced, so the engine does not reuse it. A *fenced* block is
+    not; ``overtaken`` tells when the engine has given one away, so that the copy can
+    be made to end before the block is written.
+    """
 
     def __init__(self, block_pool: Any) -> None:
         self._pool = block_pool
-        self._blocks: dict[int, list[Any]] = {}
+        self._pinned: dict[int, list[Any]] = {}
+        self._fenced: dict[int, list[tuple[Any, bytes]]] = {}
 
-    def pin(self, job_id: int, groups: Sequence[Sequence[int]]) -> None:
-        """Reference the blocks, given per group in table order, for one job."""
+    def find(self, group_id: int, block_hash: bytes) -> int:
+        """A block that holds this content now; 0 if there is none.
+
+        Source of the key: make_block_hash_with_group_id, vLLM 0.32.
+        """
+        cached = self._pool.cached_block_hash_to_block  # a reset makes a new one
+        block = cached.get_one_block(block_hash + group_id.to_bytes(4, "big"))
+        return block.block_id if block is not None else 0
+
+    def hold(
+        self, job_id: int, groups: Sequence[Sequence[int]], *, is_fenced: bool
+    ) -> None:
+        """Keep a job's sources until ``release``; ids per group in table order.
+
+        Fenced, the prefix cache's blocks are watched instead of referenced. References
+        are dropped tail first within each group, the order in which the engine frees.
+        """
         blocks = self._pool.blocks
-        tail_first = [blocks[b] for group in groups for b in reversed(group)]
-        self._pool.touch(tail_first)
-        self._blocks[job_id] = tail_first
+        held = [blocks[b] for group in groups for b in reversed(group)]
+        if is_fenced:
+            watched = [(b, b.block_hash) for b in held if b.block_hash is not None]
+            self._fenced[job_id] = watched
+            held = [b for b in held if b.block_hash is None]
+        self._pool.touch(held)
+        self._pinned[job_id] = held
 
     def release(self, job_id: int) -> None:
-        """Drop the job's references, each group's tail first, as the engine does."""
-        blocks = self._blocks.pop(job_id, None)
+        """The job has ended."""
+        self._fenced.pop(job_id, None)
+        blocks = self._pinned.pop(job_id, None)
         if blocks:
             self._pool.free_blocks(blocks)
 
+    def overtaken(self) -> list[int]:
+        """Jobs with a fenced block that the engine has given away since."""
+        jobs = [
+            job_id
+            for job_id, watched in self._fenced.items()
+            if any(block.block_hash != key for block, key in watched)
+        ]
+        for job_id in jobs:
+            del self._fenced[job_id]
+        return jobs
+
     def holds_last_reference(self) -> bool:
         """Whether some block would become free if its copy ended."""
-        return any(b.ref_cnt == 1 for blocks in self._blocks.values() for b in blocks)
+        return any(b.ref_cnt == 1 for blocks in self._pinned.values() for b in blocks)
+
+    def front_of_free_queue(self, count: int) -> list[Any]:
+        """The first ``count`` blocks that the engine will give away, in order."""
+        front: list[Any] = []
+        block = self._pool.free_block_queue.fake_free_list_head.next_free_block
+        while block.next_free_block is not None and len(front) < count:
+            front.append(block)
+            block = block.next_free_block
+        return front

@@ -141,6 +141,11 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
         """Tell the scheduler how many bytes this rank's blocks hold."""
         return self.worker_side.handshake()
 
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        """First in each step: end copies whose source the step may write."""
+        assert isinstance(kv_connector_metadata, CellarMetadata)
+        self.worker_side.end_overtaken(kv_connector_metadata)
+
     def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
         """Queue this step's loads."""
         is_idle = getattr(forward_context, "attn_metadata", None) is None

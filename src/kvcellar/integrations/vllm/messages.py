@@ -19,11 +19,16 @@ class CellarMetadata(KVConnectorMetadata):
         loads: loads by the id of the request that waits for them.
         stores: stores and moves, in the order they were planned.
         refused_loads: requests that must be reported as failed loads.
+        early_stores: stores and moves that must be carried out before this step writes.
+        overtaken: jobs that must end before this step writes anything, since the
+            engine has given away a block that they read.
     """
 
     loads: dict[str, CopyJob] = field(default_factory=dict)
     stores: list[CopyJob] = field(default_factory=list)
     refused_loads: list[str] = field(default_factory=list)
+    early_stores: list[CopyJob] = field(default_factory=list)
+    overtaken: list[int] = field(default_factory=list)
 
 
 @dataclass

@@ -19,11 +19,12 @@ from kvcellar.core.offloader import Offloader
 from kvcellar.errors import IncompatibleError
 from kvcellar.index.capacity import capacity, describe
 from kvcellar.integrations.vllm.compat import (
-    DevicePins,
+    DeviceBlocks,
     EngineTables,
     StepTables,
     group_managers,
 )
+from kvcellar.integrations.vllm.free_queue import FreeQueueWatch
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
     RankHandshake,
@@ -63,7 +64,8 @@ class SchedulerSide:
         self._num_ranks = vllm_config.parallel_config.world_size
         self._offloader: Offloader | None = None
         self._managers: Any = ()
-        self._pins: DevicePins | None = None
+        self._device_blocks: DeviceBlocks | None = None
+        self._free_queue: FreeQueueWatch | None = None
         self._watched: dict[str, Watched] = {}
         self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
         self._next = CellarMetadata()
@@ -83,7 +85,10 @@ class SchedulerSide:
     def bind(self, kv_cache_manager: "KVCacheManager") -> None:
         """Take the engine's block tables and pool."""
         self._managers = group_managers(kv_cache_manager)
-        self._pins = DevicePins(kv_cache_manager.block_pool)
+        self._device_blocks = DeviceBlocks(kv_cache_manager.block_pool)
+        if self._settings.mode == "lazy":
+            horizon = _horizon(self._vllm_config, self._managers)
+            self._free_queue = FreeQueueWatch(self._device_blocks, horizon)
 
     def set_handshakes(self, handshakes: dict[tuple[int, int], Any]) -> None:
         """Build the planner from what the ranks found.
@@ -156,6 +161,7 @@ class SchedulerSide:
     def build_metadata(self, scheduler_output: "SchedulerOutput") -> CellarMetadata:
         """Offer what this step completes to the planner; hand over all jobs."""
         num_scheduled = scheduler_output.num_scheduled_tokens
+        self._end_overtaken()
         handed_over = self._take_hand_overs(scheduler_output)
         for watched in self._wakeups.next_step():
             request = watched.request
@@ -170,8 +176,34 @@ class SchedulerSide:
             states = handed_over.get(request.request_id, ())
             self._offer(watched, first, computed, states)
             self._rest(watched, computed)
+        self._store_threatened()
         metadata, self._next = self._next, CellarMetadata()
         return metadata
+
+    def _end_overtaken(self) -> None:
+        """Let the workers end copies whose source this step's allocations took.
+
+        Jobs that were planned since the last step, when a request ended, have not even
+        begun; what they read was computed before, so they may run ahead of this step.
+        """
+        if self._device_blocks is None:
+            return
+        overtaken = self._device_blocks.overtaken()
+        if not overtaken:
+            return
+        self._counts.overtaken_jobs += len(overtaken)
+        self._next.overtaken = overtaken
+        if any(job.job_id in overtaken for job in self._next.stores):
+            self._next.early_stores, self._next.stores = self._next.stores, []
+
+    def _store_threatened(self) -> None:
+        """Lazy mode: store what comes within reach of the free queue's head."""
+        if self._free_queue is None:
+            return
+        threatened = self._free_queue.newly_threatened()
+        if threatened:
+            assert self._device_blocks is not None
+            self._handle(events.BlocksThreatened(threatened, self._device_blocks))
 
     def _take_hand_overs(
         self, scheduler_output: "SchedulerOutput"
@@ -184,7 +216,10 @@ class SchedulerSide:
             watched = self._watched.get(request_id)
             if watched is not None:
                 self._wakeups.watch(watched)
-        return block_state.boundary_state_offloads
+        handed_over: dict[str, list[tuple[int, int, int]]] = (
+            block_state.boundary_state_offloads
+        )
+        return handed_over
 
     def _offer(
         self,
@@ -260,8 +295,8 @@ class SchedulerSide:
         if watched is not None:
             watched.is_loading = False
         self._handle(events.JobDone(job_id, has_failed))
-        assert self._pins is not None
-        self._pins.release(job_id)
+        assert self._device_blocks is not None
+        self._device_blocks.release(job_id)
 
     def reset(self) -> bool:
         """Forget everything; False while jobs are in flight."""
@@ -271,7 +306,8 @@ class SchedulerSide:
 
     def has_pending_block_frees(self) -> bool:
         """Whether a copy's end would free a block."""
-        return self._pins is not None and self._pins.holds_last_reference()
+        blocks = self._device_blocks
+        return blocks is not None and blocks.holds_last_reference()
 
     def has_work(self) -> bool:
         """Whether jobs wait to be handed over or to be reported."""
@@ -281,6 +317,11 @@ class SchedulerSide:
     def num_watched(self) -> int:
         """Requests that are followed."""
         return len(self._watched)
+
+    @property
+    def num_overtaken(self) -> int:
+        """Copies that a step had to wait for, since start."""
+        return self._counts.overtaken_jobs
 
     def take_stats(self) -> CellarStats | None:
         """What was counted since the last call."""
@@ -307,8 +348,12 @@ class SchedulerSide:
         return answer
 
     def _store(self, action: actions.Store) -> None:
-        assert self._pins is not None
-        self._pins.pin(action.job_id, [c.device_blocks for c in action.copies])
+        assert self._device_blocks is not None
+        self._device_blocks.hold(
+            action.job_id,
+            [copy.device_blocks for copy in action.copies],
+            is_fenced=action.is_fenced,
+        )
         self._next.stores.append(self._job(action, Direction.STORE))
 
     def _load(self, action: actions.Load) -> None:
@@ -339,6 +384,14 @@ class SchedulerSide:
             for copy in action.copies
         )
         return CopyJob(action.job_id, direction, copies)
+
+
+def _horizon(vllm_config: "VllmConfig", managers: Any) -> int:
+    """Blocks that two steps can take: the one that runs and the one after it."""
+    scheduler = vllm_config.scheduler_config
+    tokens, requests = scheduler.max_num_batched_tokens, scheduler.max_num_seqs
+    per_step: int = sum(-(-tokens // m.block_size) + requests for m in managers)
+    return 2 * per_step
 
 
 def _num_draft_tokens(vllm_config: "VllmConfig") -> int:

@@ -75,6 +75,7 @@ class SchedulerCounts:
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
+        self.overtaken_jobs = 0
 
     def since_last(self, offloader: Offloader) -> CellarStats | None:
         """The differences; None when nothing changed."""
@@ -89,8 +90,7 @@ class SchedulerCounts:
         self._last = now
         return CellarStats(data=changed)
 
-    @staticmethod
-    def _read(offloader: Offloader) -> dict[str, int]:
+    def _read(self, offloader: Offloader) -> dict[str, int]:
         core, index = offloader.counters, offloader.index.counters
         return {
             "kvcellar_loaded_tokens_total": core.loaded_tokens,
@@ -101,6 +101,8 @@ class SchedulerCounts:
             "kvcellar_stores_without_room_total": core.stores_without_room,
             "kvcellar_stores_without_block_total": core.stores_without_block,
             "kvcellar_refused_loads_total": core.refused_loads,
+            "kvcellar_lost_chunks_total": core.lost_chunks,
+            "kvcellar_overtaken_jobs_total": self.overtaken_jobs,
             "kvcellar_host_used_bytes": offloader.slabs.used_bytes,
             "kvcellar_host_claimed_bytes": offloader.slabs.claimed_bytes,
         }

@@ -1,5 +1,7 @@
 """The copying half: one instance per rank, on the worker's main thread."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -32,6 +34,7 @@ logger = init_logger("vllm.kvcellar")
 # With nothing to compute, the engine would poll in a loop and take the interpreter
 # from the copy thread; a wait this long is not felt by a request that arrives in it.
 IDLE_WAIT_SECONDS = 0.002
+OVERTAKEN_WAIT_SECONDS = 5.0
 CLOSE_WAIT_SECONDS = 10.0
 
 
@@ -53,6 +56,10 @@ class Transfers(Protocol):
 
     def wait_any(self, timeout_seconds: float) -> bool:
         """Wait until a job has ended."""
+        ...
+
+    def wait_for(self, job_ids: Iterable[int], timeout_seconds: float) -> bool:
+        """Wait until these jobs have ended; False if the time was up first."""
         ...
 
     def drain(self, timeout_seconds: float) -> bool:
@@ -92,6 +99,7 @@ class WorkerSide:
         self._ended: list[JobResult] = []
         self._counts = WorkerCounts()
         self._is_idle = False
+        self._spoiled: set[int] = set()
 
     def register(self, kv_caches: "dict[str, torch.Tensor]") -> None:
         """Find the bytes of every block; allocate host memory; start the thread.
@@ -121,6 +129,16 @@ class WorkerSide:
 
     # -- one step ------------------------------------------------------------------
 
+    def end_overtaken(self, metadata: CellarMetadata) -> None:
+        """End copies whose source this step may write. Called before anything else."""
+        if not metadata.overtaken:
+            return
+        for job in metadata.early_stores:
+            self._transfers.submit(job)
+        if not self._transfers.wait_for(metadata.overtaken, OVERTAKEN_WAIT_SECONDS):
+            logger.error("kvcellar: a copy did not end in time; its bytes are dropped")
+            self._spoiled.update(metadata.overtaken)
+
     def start_loads(self, metadata: CellarMetadata, *, is_idle: bool) -> None:
         """Queue loads. On CPU the forward has run by now, so nothing reads the blocks.
 
@@ -146,7 +164,8 @@ class WorkerSide:
         results.finished_recving.update(self._refused)
         results.failed_recving.update(self._refused)
         self._refused = []
-        for result in self._transfers.poll():
+        for ended in self._transfers.poll():
+            result = self._unless_spoiled(ended)
             self._ended.append(result)
             self._counts.count(result)
             if result.error is not None:
@@ -157,6 +176,13 @@ class WorkerSide:
                 if result.error is not None:
                     results.failed_recving.add(request_id)
         return results
+
+    def _unless_spoiled(self, result: JobResult) -> JobResult:
+        """A copy that ran on while its source was written has failed."""
+        if result.job_id not in self._spoiled:
+            return result
+        self._spoiled.discard(result.job_id)
+        return replace(result, num_bytes=0, error="its source was written meanwhile")
 
     def take_report(self) -> WorkerReport | None:
         """Jobs that have ended since the last step."""

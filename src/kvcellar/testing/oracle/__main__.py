@@ -11,7 +11,9 @@ import sys
 import time
 import warnings
 
-from kvcellar.testing.oracle.layouts import LAYOUT_NAMES, build
+from kvcellar.attention.hybrid import HybridRules
+from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
+from kvcellar.testing.oracle.layouts import LAYOUT_NAMES, OracleLayout, build
 from kvcellar.testing.oracle.oracle import Oracle, OracleFigures
 
 PIECE_STEPS = 5000  # a fresh engine and seed after this many
@@ -23,6 +25,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--layout", required=True, help='a name, "all", or "list"')
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mode", choices=("eager", "lazy", "both"), default="both")
     parser.add_argument("--failures", type=float, default=0.0, metavar="RATE")
     parser.add_argument("--host-prompts", type=float, default=6.0)
     return parser.parse_args(arguments)
@@ -37,42 +40,57 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     names = LAYOUT_NAMES if options.layout == "all" else [options.layout]
-    outcomes = [run_layout(name, options) for name in names]
+    modes = ("eager", "lazy") if options.mode == "both" else (options.mode,)
+    outcomes = [run_layout(name, mode, options) for name in names for mode in modes]
     return int(not all(outcomes))
 
 
-def run_layout(name: str, options: argparse.Namespace) -> bool:
-    """Run one layout in pieces; False if one of them failed."""
+def run_layout(name: str, mode: str, options: argparse.Namespace) -> bool:
+    """Run one layout in one mode, in pieces; False if one of them failed."""
     total, started, seed = OracleFigures(), time.monotonic(), options.seed
     while total.num_steps < options.steps:
         steps = min(PIECE_STEPS, options.steps - total.num_steps)
         try:
-            figures = run_piece(name, seed, steps, options)
+            figures = run_piece(name, mode, seed, steps, options)
         except Exception as cause:  # noqa: BLE001 - whatever it is, it failed
             print(
-                f"{name}: FAILED with --seed {seed} --steps {steps}: "
+                f"{name} {mode}: FAILED with --seed {seed} --steps {steps}: "
                 f"{type(cause).__name__}: {cause}"
             )
             return False
         total.add(figures)
         seed += 1
         rate = total.num_steps / (time.monotonic() - started)
-        print(f"{name}: {total.num_steps} steps, {rate:.0f}/s", file=sys.stderr)
-    print(f"{name}: {total.describe()}")
+        print(f"{name} {mode}: {total.num_steps} steps, {rate:.0f}/s", file=sys.stderr)
+    print(f"{name} {mode}: {total.describe()}")
     return True
 
 
 def run_piece(
-    name: str, seed: int, num_steps: int, options: argparse.Namespace
+    name: str, mode: str, seed: int, num_steps: int, options: argparse.Namespace
 ) -> OracleFigures:
     """One engine, one seed."""
-    host_bytes = round(options.host_prompts * 2**20)
-    layout = build(name, extra_config={"host_memory": host_bytes})
+    probe = build(name, extra_config={})
+    host_bytes = round(options.host_prompts * prompt_bytes(probe))
+    layout = build(name, extra_config={"host_memory": host_bytes, "mode": mode})
     oracle = Oracle(layout, seed, failure_rate=options.failures)
     try:
         return oracle.run(num_steps)
     finally:
         oracle.close()
+
+
+def prompt_bytes(built: OracleLayout) -> int:
+    """Host bytes of a long prompt: its chunks and one checkpoint."""
+    layout = layout_from_kv_cache_config(built.worker_config)
+    rules = HybridRules(layout)
+    boundary = built.prompt_tokens // layout.chunk_tokens * layout.chunk_tokens
+    chunk = sum(layout.cell_bytes(p) for p in layout.chunk_positions)
+    checkpoint = sum(
+        len(blocks) * layout.cell_bytes(position)
+        for position, blocks in rules.checkpoint_blocks(boundary)
+    )
+    return chunk * (boundary // layout.chunk_tokens) + checkpoint
 
 
 if __name__ == "__main__":

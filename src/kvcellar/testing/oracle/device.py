@@ -1,4 +1,4 @@
-"""A device cache in real memory, laid out exactly as the engine's configuration says."""
+"""A device cache in real memory, laid out as the engine's configuration says."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -50,6 +50,8 @@ class OracleFigures:
     stored_checkpoints: int = 0
     evicted_chunks: int = 0
     failed_jobs: int = 0
+    lost_chunks: int = 0
+    overtaken_jobs: int = 0
 
     def add(self, other: "OracleFigures") -> None:
         """Add another run's figures."""
@@ -227,7 +229,8 @@ class Oracle:
 
     def _use_seeded_transfers(self, failure_rate: float) -> None:
         side = self._worker.worker_side
-        assert side.device is not None and side.transfers is not None
+        assert side.device is not None
+        assert side.transfers is not None
         side.transfers.close(1.0)
         self.transfers = SeededTransfers(
             side.device, self._rng, failure_rate=failure_rate
@@ -256,6 +259,9 @@ class Oracle:
         figures.stored_chunks = counters.stored_chunks
         figures.stored_checkpoints = counters.stored_checkpoints
         figures.failed_jobs = counters.failed_jobs
+        figures.lost_chunks = counters.lost_chunks
+        connector: Any = self.scheduler.connector
+        figures.overtaken_jobs = connector.scheduler_side.num_overtaken
         figures.evicted_chunks = self.planner.index.counters.evicted_chunks
 
     def close(self) -> None:

@@ -11,12 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 
 from kvcellar.attention.reference import first_token_read, keeps_running_state
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.testing.oracle.content import Hashes, prefix_values
 from kvcellar.testing.oracle.device import SimulatedDevice
+
+
+Places = npt.NDArray[Any]
 
 
 class WrongBytesError(AssertionError):
@@ -42,7 +46,7 @@ class Row:
     is_fresh: bool = True
     values: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
-    def value_of(self, positions: Hashes) -> Hashes:
+    def value_of(self, positions: Places) -> Hashes:
         """Prefix values at ``positions``."""
         if len(self.values) < len(self.tokens):
             self.values = prefix_values(self.tokens, self.identity)
@@ -177,7 +181,9 @@ class OracleRunner:
         """The running state lies in the block of the last computed token."""
         if not first:
             return
-        block = row.tables[group_id][(first - 1) // self._groups[group_id].tokens_per_block]
+        block = row.tables[group_id][
+            (first - 1) // self._groups[group_id].tokens_per_block
+        ]
         last = np.array([first - 1])
         for view, seeds in self._device.group_pages[group_id]:
             self.num_units_checked += 1
@@ -191,7 +197,9 @@ class OracleRunner:
 
     def _write_state(self, row: Row, group_id: int, end: int) -> None:
         """The state after the last token goes to that token's block."""
-        block = row.tables[group_id][(end - 1) // self._groups[group_id].tokens_per_block]
+        block = row.tables[group_id][
+            (end - 1) // self._groups[group_id].tokens_per_block
+        ]
         last = np.array([end - 1])
         for view, seeds in self._device.group_pages[group_id]:
             view.write(np.array([block]), np.array([0]), row.value_of(last), seeds)

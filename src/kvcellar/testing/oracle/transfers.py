@@ -6,6 +6,7 @@ real device's; only the moment is chosen.
 
 import random
 from collections import deque
+from collections.abc import Iterable
 
 from kvcellar.device.device import Device
 from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
@@ -35,6 +36,7 @@ class SeededTransfers:
         self.slowness = slowness
         self.failure_rate = failure_rate
         self.num_bytes = 0
+        self._ended: list[JobResult] = []
 
     @property
     def num_in_flight(self) -> int:
@@ -47,7 +49,7 @@ class SeededTransfers:
 
     def poll(self) -> list[JobResult]:
         """End as many jobs as the coin allows, and report them."""
-        results = []
+        results, self._ended = self._ended, []
         while self._queue and self._rng.random() >= self.slowness:
             results.append(self._carry_out(*self._queue.popleft()))
         return results
@@ -55,7 +57,15 @@ class SeededTransfers:
     def wait_any(self, timeout_seconds: float) -> bool:
         """Time does not pass here; the next poll decides."""
         del timeout_seconds
-        return bool(self._queue)
+        return bool(self._ended)
+
+    def wait_for(self, job_ids: Iterable[int], timeout_seconds: float) -> bool:
+        """Carry out jobs in order until these have ended."""
+        del timeout_seconds
+        wanted = set(job_ids)
+        while not wanted.isdisjoint(job.job_id for job, _ in self._queue):
+            self._ended.append(self._carry_out(*self._queue.popleft()))
+        return True
 
     def drain(self, timeout_seconds: float) -> bool:
         """Nothing runs by itself."""

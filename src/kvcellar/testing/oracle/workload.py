@@ -1,4 +1,4 @@
-"""A seeded stream of requests: prompts that share, branch, repeat, and end on boundaries."""
+"""A seeded stream of requests: prompts share, branch, repeat, and end on boundaries."""
 
 import random
 from dataclasses import dataclass, field

@@ -1,0 +1,178 @@
+"""Lazy mode: a chunk is stored when the device is about to lose it.
+
+Host memory then holds what the device does not, which matters when it is not much
+larger than the device cache. Nothing is copied while nothing is threatened, and the
+device's own order of eviction is never touched: sources in its free queue are fenced,
+not referenced.
+
+A chunk needs its ancestors and is useless without a checkpoint, so a threatened block
+brings the whole path down to it along, with the checkpoints that wait on that path.
+Checkpoints that the engine would not keep cannot wait: they are stored at once.
+"""
+
+from collections.abc import Sequence
+
+from kvcellar.config import Settings
+from kvcellar.core.counters import CoreCounters
+from kvcellar.core.events import BlocksThreatened, TokensComputed
+from kvcellar.core.record import RequestRecord
+from kvcellar.core.store_plan import StorePlan
+from kvcellar.core.stores import EagerStores
+from kvcellar.core.waiting import CachedBlocks, WaitingChunk, WaitingRoom
+from kvcellar.index.index import Index
+from kvcellar.index.node import Node
+
+_SWEEP_CHUNKS = 4096  # waiting chunks above which lost ones are looked for
+
+
+class LazyStores(EagerStores):
+    """Plans stores as device blocks are threatened."""
+
+    is_fenced = True
+
+    def __init__(
+        self, index: Index, settings: Settings, counters: CoreCounters
+    ) -> None:
+        super().__init__(index, settings, counters)
+        self.waiting = WaitingRoom(index.rules)
+        self._sweep_at = _SWEEP_CHUNKS
+
+    def tokens_computed(
+        self, record: RequestRecord, event: TokensComputed, now: float
+    ) -> StorePlan:
+        """Let what the step completes wait; store only what would not be kept."""
+        num_chunks = self.num_storable_chunks(event)
+        self.move_tip(record, event, num_chunks)
+        self._let_wait(record, event, num_chunks)
+        plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
+        for boundary in self.due(record, event, num_chunks * self.chunk_tokens):
+            if not self._may_wait(event, boundary):
+                self._store_now(record, event, plan, boundary, now)
+        return plan
+
+    def blocks_threatened(self, event: BlocksThreatened, now: float) -> list[StorePlan]:
+        """Store the paths that the device is about to lose."""
+        plans = []
+        for block in event.blocks:
+            for chunk in self.waiting.threatened(block):
+                plan = self._store_waiting(chunk, event.cached, now)
+                if not plan.is_empty:
+                    plans.append(plan)
+        if len(self.waiting.chunks) > self._sweep_at:
+            self._sweep(event.cached)
+        return plans
+
+    def known_tokens(
+        self, known: Node, hashes: Sequence[bytes], num_chunks: int
+    ) -> int:
+        """Where a prompt leaves what is known of its path, on host or device."""
+        stride = self.index.hashes_per_chunk
+        low, high = known.depth, num_chunks
+        while low < high:
+            middle = (low + high + 1) // 2
+            if hashes[middle * stride - 1] in self.waiting.chunks:
+                low = middle
+            else:
+                high = middle - 1
+        return low * self.chunk_tokens
+
+    def reset(self) -> None:
+        """What is on the device is invalid too."""
+        self.waiting.clear()
+
+    # -- waiting -------------------------------------------------------------------
+
+    def _let_wait(
+        self, record: RequestRecord, event: TokensComputed, num_chunks: int
+    ) -> None:
+        stride = self.index.hashes_per_chunk
+        first = max(record.tip.depth, record.num_waiting)
+        for depth in range(first + 1, num_chunks + 1):
+            key = event.hashes[depth * stride - 1]
+            if key not in self.index.nodes and key not in self.waiting.chunks:
+                self.waiting.add_chunk(event.hashes, depth)
+        record.num_waiting = max(num_chunks, first)
+
+    def _may_wait(self, event: TokensComputed, boundary: int) -> bool:
+        """Enter a checkpoint that the engine keeps; True if nothing is left to do."""
+        key = event.hashes[boundary // self.hash_tokens - 1]
+        rules, groups = self.index.rules, self.index.rules.layout.groups
+        node = self.index.nodes.get(key)
+        is_held = node is not None and node.checkpoint is not None
+        if is_held or not rules.needs_checkpoint(boundary):
+            return True
+        for position, blocks in rules.checkpoint_blocks(boundary):
+            group_id = groups[position].group_id
+            if not all(event.tables.is_kept(group_id, block) for block in blocks):
+                return False
+        chunk = self.waiting.chunks.get(key)
+        if chunk is None:
+            depth = boundary // self.chunk_tokens
+            chunk = self.waiting.add_checkpoint_only(event.hashes, depth)
+        if not chunk.has_checkpoint:
+            self.waiting.add_checkpoint(chunk)
+        return True
+
+    # -- storing -------------------------------------------------------------------
+
+    def _store_now(
+        self,
+        record: RequestRecord,
+        event: TokensComputed,
+        plan: StorePlan,
+        boundary: int,
+        now: float,
+    ) -> None:
+        """Store a checkpoint that nothing keeps, and the chunks it stands on."""
+        self.store_path(record, plan, boundary // self.chunk_tokens, now)
+        for node in plan.record.nodes:
+            self._arrived(node, plan)
+        found = self.index.nodes.get(event.hashes[boundary // self.hash_tokens - 1])
+        if found is not None and found.checkpoint is None:
+            plan.add_checkpoint(found)
+
+    def _store_waiting(
+        self, chunk: WaitingChunk, cached: CachedBlocks, now: float
+    ) -> StorePlan:
+        """Store the path down to a threatened chunk; count it lost if that fails."""
+        index = self.index
+        tables = self.waiting.tables(chunk, cached)
+        plan = StorePlan(index, chunk.hashes, tables, self.counters)
+        if self._is_outdated(chunk):
+            self.waiting.remove(chunk)
+            return plan
+        first = node = index.deepest_known(chunk.hashes, chunk.depth)
+        index.pin(first)
+        while node.depth < chunk.depth and (child := plan.add_chunk(node)):
+            node = child
+            self._arrived(node, plan)
+        if node.depth == chunk.depth:
+            self._arrived(node, plan)
+            index.touch(node, now)
+        else:
+            self.counters.lost_chunks += 1
+        index.unpin(first)
+        self.waiting.remove(chunk)
+        return plan
+
+    def _is_outdated(self, chunk: WaitingChunk) -> bool:
+        """Whether the hash list was cut or changed under it, as streams may do."""
+        last = chunk.depth * self.index.hashes_per_chunk - 1
+        return last >= len(chunk.hashes) or chunk.hashes[last] != chunk.key
+
+    def _arrived(self, node: Node, plan: StorePlan) -> None:
+        """A node is stored; so is the checkpoint that waits on it."""
+        chunk = self.waiting.chunks.get(node.key)
+        if chunk is None:
+            return
+        if chunk.has_checkpoint and node.checkpoint is None:
+            plan.add_checkpoint(node)
+        self.waiting.remove(chunk)
+
+    def _sweep(self, cached: CachedBlocks) -> None:
+        """Count what the device lost without having been seen near its queue's head."""
+        for chunk in list(self.waiting.chunks.values()):
+            if not all(cached.find(group, key) for group, key in chunk.blocks):
+                self.waiting.remove(chunk)
+                self.counters.lost_chunks += 1
+        self._sweep_at = max(_SWEEP_CHUNKS, 2 * len(self.waiting.chunks))

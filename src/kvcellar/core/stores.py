@@ -1,0 +1,123 @@
+"""Eager mode: a chunk is stored in the step that completes it.
+
+Also what both modes share: how far a request's tokens are wanted, and where a path
+that is being stored continues.
+"""
+
+from collections.abc import Sequence
+
+from kvcellar.config import Settings
+from kvcellar.core.counters import CoreCounters
+from kvcellar.core.events import BlocksThreatened, TokensComputed
+from kvcellar.core.placement import Placement
+from kvcellar.core.record import RequestRecord
+from kvcellar.core.store_plan import StorePlan
+from kvcellar.index.index import Index
+from kvcellar.index.node import Node
+
+
+def num_wanted_tokens(
+    settings: Settings, num_prompt_tokens: int, num_tokens: int
+) -> int:
+    """How many of a request's first ``num_tokens`` the settings want stored."""
+    if not settings.store_decoded:
+        num_tokens = min(num_tokens, num_prompt_tokens)
+    if settings.max_store_tokens is not None:
+        num_tokens = min(num_tokens, settings.max_store_tokens)
+    return num_tokens
+
+
+class EagerStores:
+    """Plans stores as tokens are computed.
+
+    Args:
+        index: what host memory holds.
+        settings: the user's choices.
+        counters: what was decided.
+    """
+
+    is_fenced = False  # sources are in use by their request: a reference keeps them
+
+    def __init__(
+        self, index: Index, settings: Settings, counters: CoreCounters
+    ) -> None:
+        self.index = index
+        self.settings = settings
+        self.counters = counters
+        self.chunk_tokens = index.rules.layout.chunk_tokens
+        self.hash_tokens = index.rules.layout.hash_block_tokens
+        self.placement = Placement.for_chunks(
+            self.chunk_tokens, settings.decode_checkpoint_tokens
+        )
+
+    def tokens_computed(
+        self, record: RequestRecord, event: TokensComputed, now: float
+    ) -> StorePlan:
+        """Store the chunks that the step completes, and the checkpoints it passes."""
+        num_chunks = self.num_storable_chunks(event)
+        self.move_tip(record, event, num_chunks)
+        plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
+        self.store_path(record, plan, num_chunks, now)
+        through = min(self.index.boundary(record.tip), event.computed_tokens)
+        for boundary in self.due(record, event, through):
+            node = self.index.nodes[event.hashes[boundary // self.hash_tokens - 1]]
+            if node.checkpoint is None and node.needs_checkpoint:
+                plan.add_checkpoint(node)
+        return plan
+
+    def blocks_threatened(self, event: BlocksThreatened, now: float) -> list[StorePlan]:
+        """Nothing: what was worth storing is stored."""
+        del event, now
+        return []
+
+    def known_tokens(
+        self, known: Node, hashes: Sequence[bytes], num_chunks: int
+    ) -> int:
+        """Where a prompt leaves what is known of its path."""
+        del hashes, num_chunks
+        return self.index.boundary(known)
+
+    def reset(self) -> None:
+        """Nothing is kept here."""
+
+    # -- shared with lazy mode -----------------------------------------------------
+
+    def num_storable_chunks(self, event: TokensComputed) -> int:
+        """Whole chunks that are computed, hashed, and wanted by the settings."""
+        known = min(event.computed_tokens, len(event.hashes) * self.hash_tokens)
+        wanted = num_wanted_tokens(self.settings, event.num_prompt_tokens, known)
+        return wanted // self.chunk_tokens
+
+    def move_tip(
+        self, record: RequestRecord, event: TokensComputed, num_chunks: int
+    ) -> None:
+        """Let the record's pin follow what is known of its path."""
+        tip = self.index.deepest_known(event.hashes, num_chunks, hint=record.tip)
+        self.index.pin(tip)
+        self.index.unpin(record.tip)
+        record.tip = tip
+
+    def store_path(
+        self, record: RequestRecord, plan: StorePlan, num_chunks: int, now: float
+    ) -> None:
+        """Add chunks below the tip, as far as there is room; move the tip."""
+        first = tip = record.tip
+        while tip.depth < num_chunks and (node := plan.add_chunk(tip)):
+            tip = node
+        if tip is not first:
+            self.index.pin(tip)
+            self.index.unpin(first)
+            record.tip = tip
+            self.index.touch(tip, now)
+
+    def due(
+        self, record: RequestRecord, event: TokensComputed, through: int
+    ) -> list[int]:
+        """Boundaries whose turn it is; each has one chance."""
+        if record.placed_through is None:
+            record.placed_through = event.first_token - 1
+        due = self.placement.due(
+            record, event.num_prompt_tokens, through, event.handed_over
+        )
+        record.placed_through = max(record.placed_through, through)
+        return due

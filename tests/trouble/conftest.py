@@ -1,0 +1,37 @@
+"""Engines for the trouble log's tests, closed and looked over at each test's end."""
+
+import logging
+
+import pytest
+
+
+@pytest.fixture
+def engine():
+    """Make a scripted engine.
+
+    Takes the layers' specs or a layout's name, and what ``scripted.plan`` takes; host
+    memory is 64 MiB unless ``extra_config`` says otherwise.
+    """
+    pytest.importorskip("vllm")
+    from scripted import Scripted, keep_every_state, plan
+
+    from kvcellar.testing.oracle.layouts import build
+
+    made = []
+
+    def make(layers, *, extra=None, dense=False, **limits):
+        limits["extra_config"] = {"host_memory": "64MiB"} | (extra or {})
+        if isinstance(layers, str):
+            layout = build(layers, **limits)
+        else:
+            layout = plan(layers, **limits)
+        made.append(Scripted(keep_every_state(layout) if dense else layout))
+        return made[-1]
+
+    logging.disable(logging.INFO)
+    yield make
+    logging.disable(logging.NOTSET)
+    for one in made:
+        if not one._live:
+            one.finish()  # raises if anything stays held
+        one.close()
