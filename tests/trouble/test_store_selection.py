@@ -130,12 +130,11 @@ def test_vllm_48596_the_last_full_block_is_stored_and_safe(engine):
     assert (9, {0: 2}) == (len(first.tokens), run.num_copied("store"))
     second = run.start(prompt(30, 1))
     run.step(20)
-    row = run.runner.rows.get(second.request_id)
-    taken = set(row.tables[0]) if row else set()
-    assert 0 == run.transfers.num_bytes
-    assert not sources & taken
+    # It wants all eight blocks, so it waits for the two that are being copied.
+    assert (2, 0) == (len(sources), second.request.num_computed_tokens)
     run.release_copies()
     run.settle()
+    assert 31 == len(second.tokens)
     run.drop_device()
     assert 8 == run.ask(first.tokens[:9]).loaded_tokens
 
@@ -178,7 +177,7 @@ def test_vllm_42258_only_window_blocks_that_a_hit_can_read_are_kept(
 
 
 def test_vllm_42258_what_is_stored_is_what_look_ups_load(engine):
-    """Every block that a prompt of many lengths stored is read back by its repeat."""
+    """Every block that a prompt stored is read back by its repeat, at four lengths."""
     run = engine(full_and_window(32, 16, 32), prompt_tokens=400)
     for seed, num_tokens in enumerate((112, 129, 255, 300)):
         before = run.num_copied("store"), run.num_copied("load")

@@ -143,6 +143,7 @@ def entries_from(layer: Kernels, first: int, boundary: int, blocks: range) -> bo
     before = states.clone()
     mine = right.clone()
     layer.run(boundary, NUM_TOKENS, states, right)
+    assert not torch.equal(mine, right)  # there is something to leave
     resumed = layer.restored(before, blocks)
     cut = boundary + 130
     layer.run(first, cut, resumed, mine)

@@ -6,7 +6,6 @@ One instance per engine, on the engine's scheduler thread.
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from vllm.logger import init_logger
 
 from kvcellar.config import (
@@ -25,6 +24,7 @@ from kvcellar.integrations.vllm.compat import (
     group_managers,
 )
 from kvcellar.integrations.vllm.free_queue import FreeQueueWatch
+from kvcellar.integrations.vllm.jobs import Jobs
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
     RankHandshake,
@@ -34,7 +34,6 @@ from kvcellar.integrations.vllm.setup import layout_for
 from kvcellar.integrations.vllm.stats import CellarStats, SchedulerCounts
 from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
 from kvcellar.layout.host import plan_geometry
-from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,14 +63,10 @@ class SchedulerSide:
         self._num_ranks = vllm_config.parallel_config.world_size
         self._offloader: Offloader | None = None
         self._managers: Any = ()
-        self._device_blocks: DeviceBlocks | None = None
         self._free_queue: FreeQueueWatch | None = None
         self._watched: dict[str, Watched] = {}
         self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
-        self._next = CellarMetadata()
-        self._ranks_left: dict[int, int] = {}
-        self._failed: set[int] = set()
-        self._loading: dict[int, str] = {}
+        self._jobs = Jobs(self._num_ranks)
         self._counts = SchedulerCounts()
         if transfer_config.kv_load_failure_policy != "recompute":
             logger.warning(
@@ -85,10 +80,11 @@ class SchedulerSide:
     def bind(self, kv_cache_manager: "KVCacheManager") -> None:
         """Take the engine's block tables and pool."""
         self._managers = group_managers(kv_cache_manager)
-        self._device_blocks = DeviceBlocks(kv_cache_manager.block_pool)
+        device_blocks = DeviceBlocks(kv_cache_manager.block_pool)
+        self._jobs.device_blocks = device_blocks
         if self._settings.mode == "lazy":
             horizon = _horizon(self._vllm_config, self._managers)
-            self._free_queue = FreeQueueWatch(self._device_blocks, horizon)
+            self._free_queue = FreeQueueWatch(device_blocks, horizon)
 
     def set_handshakes(self, handshakes: dict[tuple[int, int], Any]) -> None:
         """Build the planner from what the ranks found.
@@ -155,13 +151,14 @@ class SchedulerSide:
         self._wakeups.watch(watched)
         tables = EngineTables(self._managers, request_id)
         self._handle(events.Allocated(request_id, external_tokens, tables))
+        watched.is_loading = bool(external_tokens)
 
     # -- store ---------------------------------------------------------------------
 
     def build_metadata(self, scheduler_output: "SchedulerOutput") -> CellarMetadata:
         """Offer what this step completes to the planner; hand over all jobs."""
         num_scheduled = scheduler_output.num_scheduled_tokens
-        self._end_overtaken()
+        self._jobs.end_overtaken()
         handed_over = self._take_hand_overs(scheduler_output)
         for watched in self._wakeups.next_step():
             request = watched.request
@@ -177,24 +174,7 @@ class SchedulerSide:
             self._offer(watched, first, computed, states)
             self._rest(watched, computed)
         self._store_threatened()
-        metadata, self._next = self._next, CellarMetadata()
-        return metadata
-
-    def _end_overtaken(self) -> None:
-        """Let the workers end copies whose source this step's allocations took.
-
-        Jobs that were planned since the last step, when a request ended, have not even
-        begun; what they read was computed before, so they may run ahead of this step.
-        """
-        if self._device_blocks is None:
-            return
-        overtaken = self._device_blocks.overtaken()
-        if not overtaken:
-            return
-        self._counts.overtaken_jobs += len(overtaken)
-        self._next.overtaken = overtaken
-        if any(job.job_id in overtaken for job in self._next.stores):
-            self._next.early_stores, self._next.stores = self._next.stores, []
+        return self._jobs.take_metadata()
 
     def _store_threatened(self) -> None:
         """Lazy mode: store what comes within reach of the free queue's head."""
@@ -202,8 +182,8 @@ class SchedulerSide:
             return
         threatened = self._free_queue.newly_threatened()
         if threatened:
-            assert self._device_blocks is not None
-            self._handle(events.BlocksThreatened(threatened, self._device_blocks))
+            assert self._jobs.device_blocks is not None
+            self._handle(events.BlocksThreatened(threatened, self._jobs.device_blocks))
 
     def _take_hand_overs(
         self, scheduler_output: "SchedulerOutput"
@@ -276,27 +256,16 @@ class SchedulerSide:
         self._handle(events.RequestFinished(request.request_id))
 
     def take_report(self, report: Any) -> None:
-        """Count the ranks that ended each job; the last one ends it here."""
+        """End the jobs that every rank has ended."""
         if report is None:
             return
         assert isinstance(report, WorkerReport)
-        self._failed |= report.failed
-        for job_id, num_ranks in report.num_done.items():
-            self._ranks_left[job_id] -= num_ranks
-            if not self._ranks_left[job_id]:
-                self._end_job(job_id)
-
-    def _end_job(self, job_id: int) -> None:
-        del self._ranks_left[job_id]
-        has_failed = job_id in self._failed
-        self._failed.discard(job_id)
-        request_id = self._loading.pop(job_id, None)
-        watched = self._watched.get(request_id) if request_id else None
-        if watched is not None:
-            watched.is_loading = False
-        self._handle(events.JobDone(job_id, has_failed))
-        assert self._device_blocks is not None
-        self._device_blocks.release(job_id)
+        for job in self._jobs.take_report(report):
+            watched = self._watched.get(job.request_id or "")
+            if watched is not None:
+                watched.is_loading = False
+            self._handle(events.JobDone(job.job_id, job.has_failed))
+            self._jobs.release(job.job_id)
 
     def reset(self) -> bool:
         """Forget everything; False while jobs are in flight."""
@@ -306,12 +275,12 @@ class SchedulerSide:
 
     def has_pending_block_frees(self) -> bool:
         """Whether a copy's end would free a block."""
-        blocks = self._device_blocks
+        blocks = self._jobs.device_blocks
         return blocks is not None and blocks.holds_last_reference()
 
     def has_work(self) -> bool:
         """Whether jobs wait to be handed over or to be reported."""
-        return bool(self._ranks_left or self._next.refused_loads)
+        return self._jobs.has_work()
 
     @property
     def num_watched(self) -> int:
@@ -321,69 +290,23 @@ class SchedulerSide:
     @property
     def num_overtaken(self) -> int:
         """Copies that a step had to wait for, since start."""
-        return self._counts.overtaken_jobs
+        return self._jobs.num_overtaken
 
     def take_stats(self) -> CellarStats | None:
         """What was counted since the last call."""
         if self._offloader is None:
             return None
-        return self._counts.since_last(self._offloader)
-
-    # -- actions -------------------------------------------------------------------
+        return self._counts.since_last(self._offloader, self._jobs.num_overtaken)
 
     def _handle(self, event: events.Event) -> actions.Action | None:
         """Let the planner decide; queue its jobs; return its answer, if any."""
         answer = None
         for action in self.offloader.handle(event, time.monotonic()):
-            if isinstance(action, actions.Store):
-                self._store(action)
-            elif isinstance(action, actions.Load):
-                self._load(action)
-            elif isinstance(action, actions.Move):
-                self._move(action)
-            elif isinstance(action, actions.LoadRefused):
-                self._next.refused_loads.append(action.request_id)
-            else:
+            if isinstance(action, (actions.Promise, actions.ResetAnswer)):
                 answer = action
+            else:
+                self._jobs.add(action)
         return answer
-
-    def _store(self, action: actions.Store) -> None:
-        assert self._device_blocks is not None
-        self._device_blocks.hold(
-            action.job_id,
-            [copy.device_blocks for copy in action.copies],
-            is_fenced=action.is_fenced,
-        )
-        self._next.stores.append(self._job(action, Direction.STORE))
-
-    def _load(self, action: actions.Load) -> None:
-        self._loading[action.job_id] = action.request_id
-        self._watched[action.request_id].is_loading = True
-        self._next.loads[action.request_id] = self._job(action, Direction.LOAD)
-
-    def _move(self, action: actions.Move) -> None:
-        copies = tuple(
-            GroupCopy(
-                move.position, np.array([move.source]), np.array([move.destination])
-            )
-            for move in action.moves
-        )
-        self._ranks_left[action.job_id] = self._num_ranks
-        self._next.stores.append(CopyJob(action.job_id, Direction.MOVE, copies))
-
-    def _job(
-        self, action: actions.Store | actions.Load, direction: Direction
-    ) -> CopyJob:
-        self._ranks_left[action.job_id] = self._num_ranks
-        copies = tuple(
-            GroupCopy(
-                copy.position,
-                np.array(copy.device_blocks, dtype=np.int64),
-                np.array(copy.host_blocks, dtype=np.int64),
-            )
-            for copy in action.copies
-        )
-        return CopyJob(action.job_id, direction, copies)
 
 
 def _horizon(vllm_config: "VllmConfig", managers: Any) -> int:

@@ -75,11 +75,13 @@ class SchedulerCounts:
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
-        self.overtaken_jobs = 0
 
-    def since_last(self, offloader: Offloader) -> CellarStats | None:
+    def since_last(
+        self, offloader: Offloader, num_overtaken: int
+    ) -> CellarStats | None:
         """The differences; None when nothing changed."""
         now = self._read(offloader)
+        now["kvcellar_overtaken_jobs_total"] = num_overtaken
         if now == self._last:
             return None
         changed = {
@@ -90,7 +92,8 @@ class SchedulerCounts:
         self._last = now
         return CellarStats(data=changed)
 
-    def _read(self, offloader: Offloader) -> dict[str, int]:
+    @staticmethod
+    def _read(offloader: Offloader) -> dict[str, int]:
         core, index = offloader.counters, offloader.index.counters
         return {
             "kvcellar_loaded_tokens_total": core.loaded_tokens,
@@ -102,7 +105,6 @@ class SchedulerCounts:
             "kvcellar_stores_without_block_total": core.stores_without_block,
             "kvcellar_refused_loads_total": core.refused_loads,
             "kvcellar_lost_chunks_total": core.lost_chunks,
-            "kvcellar_overtaken_jobs_total": self.overtaken_jobs,
             "kvcellar_host_used_bytes": offloader.slabs.used_bytes,
             "kvcellar_host_claimed_bytes": offloader.slabs.claimed_bytes,
         }

@@ -1,0 +1,139 @@
+"""Jobs in flight: from the planner's actions to the workers, and back as reports."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvcellar.core import actions
+from kvcellar.integrations.vllm.messages import CellarMetadata, WorkerReport
+from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
+
+if TYPE_CHECKING:
+    from kvcellar.integrations.vllm.compat import DeviceBlocks
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that every rank has reported.
+
+    Attributes:
+        request_id: the request that waits for it, if it is a load.
+    """
+
+    job_id: int
+    has_failed: bool
+    request_id: str | None
+
+
+class Jobs:
+    """Holds device blocks for jobs, and counts the ranks that have ended them.
+
+    Args:
+        num_ranks: workers that each carry out every job.
+
+    Attributes:
+        device_blocks: the engine's block pool; None until it is bound.
+        num_overtaken: jobs that a step had to wait for, since start.
+    """
+
+    def __init__(self, num_ranks: int) -> None:
+        self._num_ranks = num_ranks
+        self._next = CellarMetadata()
+        self._ranks_left: dict[int, int] = {}
+        self._failed: set[int] = set()
+        self._loading: dict[int, str] = {}
+        self.device_blocks: DeviceBlocks | None = None
+        self.num_overtaken = 0
+
+    def add(self, action: actions.Action) -> None:
+        """Queue an action for the next step's metadata."""
+        if isinstance(action, actions.Store):
+            self._store(action)
+        elif isinstance(action, actions.Load):
+            self._loading[action.job_id] = action.request_id
+            job = self._job(action.job_id, Direction.LOAD, action.copies)
+            self._next.loads[action.request_id] = job
+        elif isinstance(action, actions.Move):
+            self._move(action)
+        elif isinstance(action, actions.LoadRefused):
+            self._next.refused_loads.append(action.request_id)
+
+    def end_overtaken(self) -> None:
+        """Let the workers end copies whose source this step's allocations took.
+
+        Call it before the step's own jobs are added. Jobs that were planned since the
+        last step, when a request ended, have not even begun; what they read was
+        computed before, so they may run ahead of this step.
+        """
+        assert self.device_blocks is not None
+        overtaken = self.device_blocks.overtaken()
+        if not overtaken:
+            return
+        self.num_overtaken += len(overtaken)
+        self._next.overtaken = overtaken
+        if any(job.job_id in overtaken for job in self._next.stores):
+            self._next.early_stores, self._next.stores = self._next.stores, []
+
+    def take_metadata(self) -> CellarMetadata:
+        """All that was queued, for the workers."""
+        metadata, self._next = self._next, CellarMetadata()
+        return metadata
+
+    def take_report(self, report: WorkerReport) -> list[EndedJob]:
+        """Count the ranks that ended each job; the last one ends it here."""
+        self._failed |= report.failed
+        ended = []
+        for job_id, num_ranks in report.num_done.items():
+            self._ranks_left[job_id] -= num_ranks
+            if not self._ranks_left[job_id]:
+                del self._ranks_left[job_id]
+                has_failed = job_id in self._failed
+                self._failed.discard(job_id)
+                request_id = self._loading.pop(job_id, None)
+                ended.append(EndedJob(job_id, has_failed, request_id))
+        return ended
+
+    def release(self, job_id: int) -> None:
+        """Give back the device blocks that a job held."""
+        assert self.device_blocks is not None
+        self.device_blocks.release(job_id)
+
+    def has_work(self) -> bool:
+        """Whether jobs wait to be handed over or to be reported."""
+        return bool(self._ranks_left or self._next.refused_loads)
+
+    def _store(self, action: actions.Store) -> None:
+        assert self.device_blocks is not None
+        self.device_blocks.hold(
+            action.job_id,
+            [copy.device_blocks for copy in action.copies],
+            is_fenced=action.is_fenced,
+        )
+        job = self._job(action.job_id, Direction.STORE, action.copies)
+        self._next.stores.append(job)
+
+    def _move(self, action: actions.Move) -> None:
+        by_position: dict[int, actions.BlockCopies] = {}
+        for move in action.moves:
+            copies = by_position.setdefault(
+                move.position, actions.BlockCopies(move.position)
+            )
+            copies.device_blocks.append(move.source)
+            copies.host_blocks.append(move.destination)
+        job = self._job(action.job_id, Direction.MOVE, list(by_position.values()))
+        self._next.stores.append(job)
+
+    def _job(
+        self, job_id: int, direction: Direction, copies: list[actions.BlockCopies]
+    ) -> CopyJob:
+        self._ranks_left[job_id] = self._num_ranks
+        arrays = tuple(
+            GroupCopy(
+                copy.position,
+                np.array(copy.device_blocks, dtype=np.int64),
+                np.array(copy.host_blocks, dtype=np.int64),
+            )
+            for copy in copies
+        )
+        return CopyJob(job_id, direction, arrays)
