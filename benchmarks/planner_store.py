@@ -8,7 +8,7 @@ The other rows time everything that vLLM calls while a prompt is computed in ste
 8,192 tokens: ``build_connector_meta`` and ``request_finished`` (planning), and
 ``update_connector_output`` (ending), checkpoints and whatever else is due included.
 Those times are divided by the chunks in the prompt, for vLLM's connectors too, though
-these count blocks of each group and not chunks.
+these count blocks of each group and not chunks. All figures are processor time.
 """
 
 from dataclasses import dataclass
@@ -92,8 +92,8 @@ def per_chunk(rig: PlannerRig, size: Size, *, num_first: int) -> tuple[float, fl
                 f"prompt-{number}", hashes, 2 * size.num_tokens, STEP_TOKENS
             )
         if number >= num_first:
-            planned += [ns / 1e3 / chunks_per_step for ns in planning.laps_ns]
-            ended += [ns / 1e3 / chunks_per_step for ns in ending.laps_ns]
+            planned += [ns / 1e3 / chunks_per_step for ns in planning.processor_laps_ns]
+            ended += [ns / 1e3 / chunks_per_step for ns in ending.processor_laps_ns]
     return median(planned), median(ended)
 
 
@@ -115,7 +115,7 @@ def checkpoint_cost(model: Model, size: Size) -> tuple[float, int]:
                 planning, _ = rig.store(
                     f"{number}", hashes, num_prompt_tokens, CHECKPOINT_TOKENS
                 )
-            laps += [ns / 1e3 for ns in planning.laps_ns[1:]]
+            laps += [ns / 1e3 for ns in planning.processor_laps_ns[1:]]
         medians.append(median(laps))
     blocks = rig.offloader.index.rules.checkpoint_blocks(CHECKPOINT_TOKENS)
     return medians[1] - medians[0], sum(len(b) for _, b in blocks)

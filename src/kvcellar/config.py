@@ -68,6 +68,8 @@ class Settings:
         store_decoded: whether generated tokens are stored as well as the prompt.
         decode_checkpoint_tokens: generated tokens between two checkpoints; None
             leaves the spacing to the placement rules.
+        dead_state: whether state that no resumed layer reads is left out, on the
+            models for which that is proven.
     """
 
     host_memory_bytes: int = DEFAULT_HOST_MEMORY_BYTES
@@ -80,6 +82,7 @@ class Settings:
     max_store_tokens: int | None = None
     store_decoded: bool = True
     decode_checkpoint_tokens: int | None = None
+    dead_state: bool = True
 
 
 def parse_bytes(value: object, key: str) -> int:
@@ -254,6 +257,7 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "max_store_tokens": ("max_store_tokens", _int_from(0)),
     "max_offload_tokens": ("max_store_tokens", _int_from(0)),
     "store_decoded": ("store_decoded", _switch),
+    "dead_state": ("dead_state", _switch),
     "offload_prompt_only": ("store_decoded", _prompt_only_switch),
     "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
 }

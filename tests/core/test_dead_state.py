@@ -18,8 +18,8 @@ from kvcellar.core import actions, events
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.checks import check_index
 from kvcellar.layout.dead_state import with_dead_state_rule
-from kvcellar.layout.host import plan_geometry
 from kvcellar.layout.groups import CacheLayout
+from kvcellar.layout.host import plan_geometry
 from kvcellar.testing.fake_engine import (
     GARBAGE,
     FakeEngine,
@@ -165,7 +165,7 @@ def test_a_prompt_of_a_whole_number_of_chunks_resumes_one_chunk_earlier() -> Non
 @settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_random_prompts_store_no_unwritten_state(memory: str, seed: int) -> None:
-    """Prompts that share prefixes, interleaved; every load is verified by the engine."""
+    """Prompts that share prefixes, interleaved; the engine verifies every load."""
     rng = random.Random(seed)
     engine = make_engine(memory)
     history: list[list[int]] = [[]]

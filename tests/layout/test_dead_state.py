@@ -131,3 +131,21 @@ def test_refuses_hits_inside_a_compression_group() -> None:
     with pytest.raises(IncompatibleError, match="multiples of 64 tokens"):
         with_dead_state_rule(layout, RATIOS)
     assert with_dead_state_rule(layout, {3: 4}).groups[3].span_tokens == 5
+
+
+def test_refuses_an_overlap_that_reaches_an_earlier_hit() -> None:
+    """A load at 512 would leave the states unwritten that a hit at 384 reads."""
+    window = GroupLayout(0, WINDOW, 8, 64, 64, 1, 256)
+    full = GroupLayout(1, FULL, 128, 64, 64, 1)
+
+    def layout(alignment_tokens: int) -> CacheLayout:
+        return make_layout(
+            [window, full],
+            hash_block_tokens=8,
+            alignment_tokens=alignment_tokens,
+            scheduler_block_tokens=128,
+        )
+
+    with pytest.raises(IncompatibleError, match="more than the 128 between two"):
+        with_dead_state_rule(layout(128), {0: 128})
+    assert with_dead_state_rule(layout(256), {0: 128}).groups[0].span_tokens == 129

@@ -13,6 +13,7 @@ from unittest import mock
 
 import torch
 from vllm.sampling_params import SamplingParams
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import MambaSpec
 from vllm.v1.request import Request, RequestStatus
@@ -22,7 +23,7 @@ from kvcellar.testing.oracle.layouts.recipe import LAYER_OUTER, Recipe
 from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack
 from kvcellar.testing.oracle.oracle import Oracle
 from kvcellar.testing.oracle.workload import OracleRequest
-from kvcellar.transfer.jobs import Direction
+from kvcellar.transfer.jobs import Direction, JobResult
 
 # By its full name, since the package shows the function of the same name.
 _build = importlib.import_module("kvcellar.testing.oracle.layouts.build")
@@ -176,12 +177,28 @@ class Scripted(Oracle):
     def release_copies(self):
         self.transfers.slowness = 0.0
 
+    def fail_next_copy(self):
+        """The copy that is carried out next fails."""
+        carry_out = self.transfers._carry_out
+
+        def fail(job, fence):
+            del fence
+            self.transfers._carry_out = carry_out
+            return JobResult(job.job_id, job.direction, 0, 0.0, "planted fault")
+
+        self.transfers._carry_out = fail
+
     def _step_until(self, is_done):
         for _ in range(MOST_STEPS):
             if is_done():
                 return
             self._step()
         raise AssertionError(f"not done after {MOST_STEPS} steps")
+
+    def take_pictures(self, num_tokens=1000):
+        """Let prompts hold pictures of so many tokens; nothing looks at them."""
+        self.scheduler.max_num_encoder_input_tokens = num_tokens
+        self.scheduler.encoder_cache_manager = EncoderCacheManager(num_tokens)
 
     # -- memory --------------------------------------------------------------------
 

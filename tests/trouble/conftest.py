@@ -19,12 +19,13 @@ def engine():
 
     made = []
 
-    def make(layers, *, extra=None, dense=False, **limits):
+    def make(layers, *, extra=None, dense=False, num_ranks=1, **limits):
         limits["extra_config"] = {"host_memory": "64MiB"} | (extra or {})
         if isinstance(layers, str):
             layout = build(layers, **limits)
         else:
             layout = plan(layers, **limits)
+        layout.vllm_config.parallel_config.world_size = num_ranks
         made.append(Scripted(keep_every_state(layout) if dense else layout))
         return made[-1]
 

@@ -25,6 +25,10 @@ class HybridRules:
         chunk_positions: groups whose blocks make up chunks.
         checkpoint_positions: groups whose blocks make up checkpoints.
         chunk_tokens: distance between two resume points, in tokens.
+        margin_chunks: chunks beyond a resume point that a prompt must share with what
+            is stored. A drafter's entry at the last token before the point was made
+            from the token after it: one more chunk in common proves that it is right.
+            Source: drop of the last EAGLE block, KVCacheCoordinator, vLLM 0.32.
     """
 
     def __init__(self, layout: CacheLayout) -> None:
@@ -38,6 +42,7 @@ class HybridRules:
         self.chunk_positions = layout.chunk_positions
         self.checkpoint_positions = layout.checkpoint_positions
         self.chunk_tokens = layout.chunk_tokens
+        self.margin_chunks = int(layout.has_drafter)
 
     def needs_checkpoint(self, boundary: int) -> bool:
         """Whether resuming at ``boundary`` reads any block outside the chunks.

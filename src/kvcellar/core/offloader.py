@@ -96,13 +96,16 @@ class Offloader:
         record.local_tokens = event.local_tokens
         # The old pin stays until the new one is there: asked again, nothing moves.
         held, record.promise = record.promise, None
-        limit = (event.num_tokens - 1) // self.layout.chunk_tokens
+        margin = self.index.rules.margin_chunks
+        last_token = event.num_tokens - (not margin)  # the margin leaves a token anyway
+        limit = last_token // self.layout.chunk_tokens
         limit = min(limit, len(event.hashes) // self.index.hashes_per_chunk)
         known = self.index.deepest_known(event.hashes, limit, hint=record.known)
         record.known = known
         if known is not self.index.root:
             self.index.touch(known, now)
-        record.junction = self._stores.known_tokens(known, event.hashes, limit)
+        shared = self._stores.known_tokens(known, event.hashes, limit)
+        record.junction = max(shared - margin * self.layout.chunk_tokens, 0)
         tokens = 0
         if not record.num_strikes:
             tokens = self._promise(record, known, event.local_tokens)
@@ -112,6 +115,8 @@ class Offloader:
 
     def _promise(self, record: RequestRecord, known: Node, local_tokens: int) -> int:
         """Pin the deepest useful resume point; 0 when loading would not pay."""
+        for _ in range(self.index.rules.margin_chunks):
+            known = known.parent or known
         node = self.index.resume_point(known)
         most = self.settings.max_load_tokens
         if most is not None:

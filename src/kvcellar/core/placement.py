@@ -2,7 +2,7 @@
 
 * *End of prompt*: the last boundary inside the prompt, for the next turn. When the
   prompt ends exactly there, also the one before, since repeating a prompt must
-  recompute its last token.
+  recompute its last token; with a drafter one before again, for its margin.
 * *Junction*: where a prompt leaves a known path; whoever shares that far again
   profits.
 * *Handed over*: what the engine itself keeps. Recurrent state can be copied then and at
@@ -27,16 +27,21 @@ class Placement:
         chunk_tokens: boundaries are multiples of this.
         decode_tokens: spacing of the boundaries kept while decoding, a multiple of
             ``chunk_tokens``.
+        margin_tokens: how much further than a resume point a prompt must be shared.
     """
 
     chunk_tokens: int
     decode_tokens: int
+    margin_tokens: int = 0
 
     @classmethod
-    def for_chunks(cls, chunk_tokens: int, decode_tokens: int | None) -> "Placement":
+    def for_chunks(
+        cls, chunk_tokens: int, decode_tokens: int | None, margin_chunks: int = 0
+    ) -> "Placement":
         """Round the spacing up to whole chunks."""
         wanted = decode_tokens or DEFAULT_DECODE_TOKENS
-        return cls(chunk_tokens, -(-wanted // chunk_tokens) * chunk_tokens)
+        spacing = -(-wanted // chunk_tokens) * chunk_tokens
+        return cls(chunk_tokens, spacing, margin_chunks * chunk_tokens)
 
     def due(
         self,
@@ -52,7 +57,8 @@ class Placement:
         last = num_prompt_tokens // chunk * chunk
         repeat = (num_prompt_tokens - 1) // chunk * chunk
         offered = (b for b in handed_over if b % chunk == 0)
-        candidates = (record.junction, repeat, last, *offered)
+        before = last - self.margin_tokens
+        candidates = (record.junction, before, repeat, last, *offered)
         wanted = {b for b in candidates if after < b <= through}
         first_decoded = max(after, last) // self.decode_tokens + 1
         last_decoded = through // self.decode_tokens

@@ -47,7 +47,9 @@ class EagerStores:
         self.chunk_tokens = index.rules.layout.chunk_tokens
         self.hash_tokens = index.rules.layout.hash_block_tokens
         self.placement = Placement.for_chunks(
-            self.chunk_tokens, settings.decode_checkpoint_tokens
+            self.chunk_tokens,
+            settings.decode_checkpoint_tokens,
+            index.rules.margin_chunks,
         )
 
     def tokens_computed(

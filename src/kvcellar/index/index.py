@@ -146,7 +146,8 @@ class Index:
         node = Node(key, parent, cells, needs_checkpoint=needs_checkpoint)
         node.pins = 1
         parent.children.add(node)
-        self._remove_from_policies(parent)
+        if not parent.pins:  # a pinned node is in nobody's order
+            self._remove_from_policies(parent)
         self.nodes[key] = node
         return node
 

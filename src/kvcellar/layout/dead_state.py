@@ -32,8 +32,8 @@ def with_dead_state_rule(layout: CacheLayout, ratios: Mapping[int, int]) -> Cach
 
     Raises:
         IncompatibleError: a group is missing, is no whole number of compression
-            groups wide, or serves a drafter; or the engine may resume inside a
-            compression group, where all of its rows are read.
+            groups wide, or serves a drafter; or the engine's own prefix cache may
+            resume where states are read that a load under this rule leaves out.
     """
     unknown = set(ratios) - {group.group_id for group in layout.groups}
     if unknown:
@@ -73,14 +73,30 @@ def _cut(group: GroupLayout, ratio: int, alignment_tokens: int) -> GroupLayout:
             f"whole number of compression groups of {ratio} tokens; the rule is not "
             "known to hold for it"
         )
-    # Below it lie the resume points of the engine's own cache, which finds blocks
-    # that a load under this rule has left unwritten.
+    _refuse_live_states(group.group_id, window, ratio, alignment_tokens)
+    effective = effective_window_tokens(window, ratio)
+    return dataclasses.replace(group, span_tokens=effective)
+
+
+def _refuse_live_states(
+    group_id: int, window: int, ratio: int, alignment_tokens: int
+) -> None:
+    """Refuse where a resume reads states that some load left unwritten.
+
+    The engine allocates the declared window for every load and later finds all of it
+    in its own prefix cache. Its resume points are multiples of the alignment, so that,
+    and not the chunk, decides.
+    """
     if alignment_tokens % ratio:
         raise IncompatibleError(
             f"prefix hits are multiples of {alignment_tokens} tokens, which may lie "
             f"inside a compression group of {ratio} tokens, where its states are "
             "alive; keep the dead-state rule off"
         )
-    return dataclasses.replace(
-        group, span_tokens=effective_window_tokens(window, ratio)
-    )
+    has_overlap = window > ratio
+    if has_overlap and window > alignment_tokens:
+        raise IncompatibleError(
+            f"group {group_id} has a window of {window} tokens, more than the "
+            f"{alignment_tokens} between two prefix hits, so that what one load leaves "
+            "unwritten is read at an earlier hit; keep the dead-state rule off"
+        )

@@ -64,6 +64,8 @@ class CacheLayout:
         alignment_tokens: prefix hits are multiples of this.
         scheduler_block_tokens: LCM of all the engine's groups, cacheable or not.
         chunk_tokens: tokens per chunk; resume points are multiples of it.
+        has_drafter: whether some layer's entry at a token depends on the next token
+            too, as a speculative-decoding drafter's does.
     """
 
     groups: tuple[GroupLayout, ...]
@@ -71,6 +73,7 @@ class CacheLayout:
     alignment_tokens: int
     scheduler_block_tokens: int
     chunk_tokens: int
+    has_drafter: bool = False
 
     @property
     def chunk_positions(self) -> tuple[int, ...]:
@@ -107,11 +110,13 @@ def make_layout(
     alignment_tokens: int,
     scheduler_block_tokens: int,
     chunk_tokens: int | None = None,
+    has_drafter: bool = False,
 ) -> CacheLayout:
     """Check the token units against each other and build the layout.
 
     Args:
         chunk_tokens: None takes the smallest legal value.
+        has_drafter: true also where a drafter's layers share unmarked groups.
 
     Raises:
         IncompatibleError: no group is prefix-cacheable, or the engine's units do
@@ -142,6 +147,7 @@ def make_layout(
         alignment_tokens,
         scheduler_block_tokens,
         chunk_tokens or smallest,
+        has_drafter or any(group.is_draft for group in groups),
     )
 
 
@@ -157,6 +163,7 @@ def with_chunk_tokens(layout: CacheLayout, chunk_tokens: int) -> CacheLayout:
         alignment_tokens=layout.alignment_tokens,
         scheduler_block_tokens=layout.scheduler_block_tokens,
         chunk_tokens=chunk_tokens,
+        has_drafter=layout.has_drafter,
     )
 
 

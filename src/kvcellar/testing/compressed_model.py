@@ -160,7 +160,8 @@ class _Layer:
         scores = read @ (hidden @ self._query)
         weights = np.exp(scores - scores.max())
         mixed = (weights @ read) / weights.sum() @ self._out
-        return np.tanh(hidden + mixed)  # bounded, however deep or long
+        output: Array = np.tanh(hidden + mixed)  # bounded, however deep or long
+        return output
 
 
 def restored_cache(
@@ -178,4 +179,5 @@ def restored_cache(
 
 def _weights(rng: np.random.Generator, rows: int, columns: int) -> Array:
     values = rng.standard_normal((rows, columns)) / np.sqrt(rows)
-    return values.astype(np.float32)
+    weights: Array = values.astype(np.float32)
+    return weights

@@ -9,11 +9,10 @@ import pytest
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.attention.reference import (
-    first_token_read,
     first_token_read_by_compressor,
 )
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
-from kvcellar.layout.groups import CacheLayout, GroupLayout
+from kvcellar.layout.groups import CacheLayout
 
 pytest.importorskip("vllm")
 
@@ -24,7 +23,6 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.request import Request
 
-from kvcellar.integrations.vllm import scheduler_side
 from kvcellar.integrations.vllm.dead_state import (
     compressor_states,
     with_proven_dead_states,
@@ -283,35 +281,15 @@ def test_a_device_hit_finds_unwritten_states_and_reads_none(
 # -- everything together -----------------------------------------------------------
 
 
-@pytest.fixture
-def ruled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connector plans with the rule on."""
-    layout_for = scheduler_side.layout_for
-
-    def with_rule(vllm_config: Any, kv_cache_config: Any, *rest: Any) -> CacheLayout:
-        layout = layout_for(vllm_config, kv_cache_config, *rest)
-        return with_proven_dead_states(layout, kv_cache_config)
-
-    monkeypatch.setattr(scheduler_side, "layout_for", with_rule)
-
-
-def compressors_read(group: GroupLayout, query: int) -> int:
-    """What the model's code reads."""
-    ratio = RATIOS.get(group.group_id)
-    if ratio is None:
-        return first_token_read(group, query)
-    return first_token_read_by_compressor(ratio, OVERLAPS[group.group_id], query)
-
-
-def declared_windows(group: GroupLayout, query: int) -> int:
+def declared_windows(ratio: int, overlap_tokens: int, query: int) -> int:
     """What the engine declares that it reads."""
-    window = {3: 8, 4: 128}.get(group.group_id)
-    return first_token_read(group, query) if window is None else query - window + 1
+    del overlap_tokens
+    window = {4: 8, 128: 128}[ratio]
+    return max(query - window + 1, 0)
 
 
-def run_oracle(monkeypatch: pytest.MonkeyPatch, reads: Callable[..., int]) -> Any:
-    monkeypatch.setattr(runner, "first_token_read", reads)
-    oracle = Oracle(planned(host_memory=300_000), seed=11)
+def run_oracle() -> Any:
+    oracle = Oracle(planned(host_memory=900_000), seed=11)
     spans = [group.span_tokens for group in oracle.planner.layout.groups]
     assert spans == [128, 128, None, 5, 1]
     try:
@@ -320,16 +298,23 @@ def run_oracle(monkeypatch: pytest.MonkeyPatch, reads: Callable[..., int]) -> An
         oracle.close()
 
 
-@pytest.mark.usefixtures("ruled")
-def test_no_step_reads_a_wrong_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_step_reads_a_wrong_state() -> None:
     """Oracle, rule on: loads, device hits, eviction; every state read is right."""
-    figures = run_oracle(monkeypatch, compressors_read)
+    figures = run_oracle()
     assert figures.loaded_tokens > 0
     assert figures.num_units_checked > 100_000
 
 
-@pytest.mark.usefixtures("ruled")
 def test_the_oracle_would_see_unwritten_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the states were windows that every token reads, the same run would fail."""
-    with pytest.raises(runner.WrongBytesError, match="entries of group [34]"):
-        run_oracle(monkeypatch, lambda g, q: max(declared_windows(g, q), 0))
+    monkeypatch.setattr(runner, "first_token_read_by_compressor", declared_windows)
+    with pytest.raises(runner.WrongBytesError, match=r"entries of group [34]"):
+        run_oracle()
+
+
+def test_the_rule_can_be_turned_off() -> None:
+    """``dead_state: false`` keeps the windows that the engine declares."""
+    oracle = Oracle(planned(host_memory=900_000, dead_state=False), seed=1)
+    oracle.close()
+    spans = [group.span_tokens for group in oracle.planner.layout.groups]
+    assert spans == [128, 128, None, 8, 128]

@@ -16,8 +16,8 @@ from kvcellar.testing.compressed_model import toy_layout
 from kvcellar.testing.compressor import CompressorShape
 
 pytest.importorskip("vllm")
-torch = pytest.importorskip("torch")
 
+import torch
 from vllm import _custom_ops as ops
 from vllm.models.deepseek_v4.cpu.cpu_utils import map_local_to_global_slots_cpu
 

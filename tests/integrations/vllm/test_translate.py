@@ -11,7 +11,6 @@ from kvcellar.integrations.vllm.translate import (
     cacheable_group_ids,
     layer_payload_bytes,
     layout_from_kv_cache_config,
-    refuse_unsupported,
 )
 from kvcellar.layout.groups import AttentionKind, CacheLayout
 
@@ -207,7 +206,6 @@ def test_states_are_translated() -> None:
     """Recurrent state is in the layout with its own bytes, and served."""
     layout = layout_from_kv_cache_config(make_config(full_spec(64), state_spec(64)))
     assert [(FULL, 64, None, 1, 100), (STATE, 64, None, 1, 70)] == summary(layout)
-    refuse_unsupported(layout)
 
 
 def test_states_that_the_engine_does_not_cache_are_refused() -> None:
@@ -217,25 +215,15 @@ def test_states_that_the_engine_does_not_cache_are_refused() -> None:
         layout_from_kv_cache_config(config)
 
 
-def test_draft_groups_are_marked_but_not_served_yet() -> None:
-    """A drafter's group is in the layout and refused in one sentence."""
+def test_draft_groups_are_marked() -> None:
+    """A drafter's group makes every hit keep a margin, marked or not."""
     config = make_config(full_spec(16), full_spec(16))
+    assert not layout_from_kv_cache_config(config).has_drafter
+    assert layout_from_kv_cache_config(config, has_drafter=True).has_drafter
     config.kv_cache_groups[1].is_eagle_group = True
     layout = layout_from_kv_cache_config(config)
     assert [False, True] == [g.is_draft for g in layout.groups]
-    with pytest.raises(IncompatibleError, match=r"group 1 serves .* next release"):
-        refuse_unsupported(layout)
-
-
-def test_context_parallelism_is_not_served_yet() -> None:
-    """Blocks spread over ranks are refused; one rank is fine."""
-    layout = layout_from_kv_cache_config(make_config(full_spec(16)))
-    refuse_unsupported(layout)
-    with pytest.raises(IncompatibleError, match="over 2 ranks"):
-        refuse_unsupported(layout, num_context_ranks=2)
-
-
-# Geometries that other offload code has failed on ------------------------------------
+    assert layout.has_drafter
 
 
 def held(*missing: tuple[int, int]) -> Any:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from kvcellar.attention.hybrid import HybridRules
-from kvcellar.errors import ConfigError, IncompatibleError
+from kvcellar.errors import ConfigError
 from kvcellar.integrations.vllm.translate import (
     layout_from_kv_cache_config,
-    refuse_unsupported,
 )
 from kvcellar.layout.groups import CacheLayout
 
@@ -105,8 +104,6 @@ UNITS = dict.fromkeys(GROUPS, (16, 16, 16)) | {
     "coarse-alignment": (16, 64, 64),
     "ring": (32, 64, 64),
 }
-REFUSED = {"deepseek-v4-flash-mtp": "group 1 serves a speculative-decoding drafter"}
-SERVED = [name for name in LAYOUT_NAMES if name not in REFUSED]
 
 every_layout = pytest.mark.parametrize("name", LAYOUT_NAMES)
 
@@ -193,24 +190,15 @@ def test_small_layout_fits_in_a_few_megabytes(name):
 
 
 @pytest.mark.parametrize("is_small", [False, True])
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", LAYOUT_NAMES)
 def test_served_layouts_translate(name, is_small):
     """Every layout that kvcellar serves translates with the engine's units."""
     layout = build(name, extra_config=EXTRA, is_small=is_small)
     translated = translate(layout)
-    refuse_unsupported(translated)
     assert translated.hash_block_tokens == layout.hash_block_tokens
     assert translated.scheduler_block_tokens == layout.scheduler_block_tokens
     num_scratch = sum("scratch" in text for text in GROUPS[name])
     assert len(translated.groups) == len(GROUPS[name]) - num_scratch
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_layouts_not_served_yet_are_refused_with_the_reason(name):
-    """A layout with a drafter translates, and is then refused by its group."""
-    translated = translate(build(name, extra_config=EXTRA))
-    with pytest.raises(IncompatibleError, match=REFUSED[name]):
-        refuse_unsupported(translated)
 
 
 def test_deepseek_v4_flash_has_its_known_bytes():

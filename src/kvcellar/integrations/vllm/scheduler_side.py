@@ -118,6 +118,11 @@ class SchedulerSide:
         )
         geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
         self._offloader = Offloader(layout, geometry, self._settings)
+        if layout.has_drafter and not any(g.is_draft for g in layout.groups):
+            logger.warning(
+                "kvcellar: speculative decoding is on and the engine has marked no "
+                "drafter's group, so every prefix must match one chunk further"
+            )
         logger.info(
             "kvcellar: %s", describe_host_memory(self._settings, self._num_ranks)
         )

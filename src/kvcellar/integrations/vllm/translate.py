@@ -29,7 +29,7 @@ _KIND_BY_CLASS: dict[str, AttentionKind | None] = {
 }
 
 
-def layout_from_kv_cache_config(
+def layout_from_kv_cache_config(  # noqa: PLR0913 - the engine's numbers, by keyword
     kv_cache_config: Any,
     *,
     hash_block_tokens: int | None = None,
@@ -37,6 +37,7 @@ def layout_from_kv_cache_config(
     scheduler_block_tokens: int | None = None,
     chunk_tokens: int | None = None,
     payload_bytes_by_group: Mapping[int, int] | None = None,
+    has_drafter: bool = False,
 ) -> CacheLayout:
     """Translate the groups that can be hit, and the token units they share.
 
@@ -47,6 +48,8 @@ def layout_from_kv_cache_config(
         payload_bytes_by_group: bytes per block by group id, as the workers know them;
             needed where the engine shows its scheduler one spec for layers that
             differ.
+        has_drafter: the engine drafts with layers of its own, whether or not it has
+            marked their group.
 
     Raises:
         IncompatibleError: a group is of an unknown kind, lives in another pool, mixes
@@ -67,6 +70,7 @@ def layout_from_kv_cache_config(
         alignment_tokens=sizes.alignment_tokens,
         scheduler_block_tokens=scheduler_block_tokens or sizes.scheduler_block_tokens,
         chunk_tokens=chunk_tokens,
+        has_drafter=has_drafter,
     )
 
 
@@ -87,26 +91,6 @@ def layer_payload_bytes(spec: Any, layer_name: str) -> int:
         spec: the group's spec, whether it wraps one spec per layer or not.
     """
     return _payload_bytes(_spec_of_layer(spec, layer_name))
-
-
-def refuse_unsupported(layout: CacheLayout, *, num_context_ranks: int = 1) -> None:
-    """Refuse layouts that this release cannot serve.
-
-    Raises:
-        IncompatibleError: the layout has a drafter's group, or
-            blocks are spread over context-parallel ranks.
-    """
-    for group in layout.groups:
-        if group.is_draft:
-            raise IncompatibleError(
-                f"group {group.group_id} serves a speculative-decoding drafter, which "
-                "comes with the next release; turn speculative decoding off until then"
-            )
-    if num_context_ranks > 1:
-        raise IncompatibleError(
-            f"decode context parallelism over {num_context_ranks} ranks comes with a "
-            "later release; set decode_context_parallel_size to 1 until then"
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from kvcellar.index.checks import check_index
 from kvcellar.integrations.vllm.connector import CellarConnector
+from kvcellar.integrations.vllm.dead_state import compressor_states
 from kvcellar.testing.oracle.device import SimulatedDevice
 from kvcellar.testing.oracle.layouts import OracleLayout
 from kvcellar.testing.oracle.runner import OracleRunner
@@ -99,12 +100,16 @@ class Oracle:
             {(0, 0): self._worker.get_handshake_metadata()}
         )
         self.planner = connector.scheduler_side.offloader
+        settings = connector.scheduler_side.offloader.settings
+        ratios = compressor_states(layout.worker_config) if settings.dead_state else {}
         self.runner = OracleRunner(
-            self.planner.layout, self._worker, self.device, self._rng
+            self.planner.layout, self._worker, self.device, self._rng, ratios
         )
         unit = self.planner.layout.chunk_tokens
         most = layout.vllm_config.model_config.max_model_len
-        self._workload = Workload(self._rng, unit, layout.prompt_tokens, most - 1)
+        self._workload = Workload(self._rng, unit, layout.prompt_tokens, most - 8)
+        speculative = layout.vllm_config.speculative_config
+        self._num_draft_tokens = speculative and speculative.num_speculative_tokens
         self._live: dict[str, OracleRequest] = {}
         self._last_progress = 0
 
@@ -148,6 +153,9 @@ class Oracle:
         output = self.scheduler.schedule()
         result = self.runner.step(output, self._live)
         outputs = self.scheduler.update_from_output(output, result)
+        if self._num_draft_tokens:
+            drafts = self.runner.propose(output, self._num_draft_tokens)
+            self.scheduler.update_draft_token_ids(drafts)
         for engine_outputs in outputs.values():
             for finished in engine_outputs.outputs:
                 if finished.finish_reason is not None:

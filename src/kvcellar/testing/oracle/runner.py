@@ -6,19 +6,23 @@ Source: KVConnectorModelRunnerMixin, vLLM 0.32.
 """
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 
-from kvcellar.attention.reference import first_token_read, keeps_running_state
-from kvcellar.layout.groups import CacheLayout
+from kvcellar.attention.reference import (
+    first_token_read,
+    first_token_read_by_compressor,
+    keeps_running_state,
+)
+from kvcellar.layout.groups import CacheLayout, GroupLayout
 from kvcellar.testing.oracle.content import Hashes, prefix_values
 from kvcellar.testing.oracle.device import SimulatedDevice
-
 
 Places = npt.NDArray[Any]
 
@@ -36,6 +40,7 @@ class Row:
         tokens: all token ids, sampled ones included.
         identity: what besides tokens its prefix depends on.
         computed: tokens whose entries are in the cache.
+        drafts: token ids that a drafter guessed for this step.
         is_fresh: whether it has just been admitted, so that all it reads is checked.
     """
 
@@ -44,13 +49,20 @@ class Row:
     identity: int
     computed: int
     is_fresh: bool = True
+    drafts: list[int] = field(default_factory=list)
     values: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
     def value_of(self, positions: Places) -> Hashes:
-        """Prefix values at ``positions``."""
-        if len(self.values) < len(self.tokens):
-            self.values = prefix_values(self.tokens, self.identity)
+        """Prefix values at ``positions``, drafted ones included."""
+        if len(self.values) < len(self.tokens) + len(self.drafts):
+            self.values = prefix_values([*self.tokens, *self.drafts], self.identity)
         return self.values[positions]
+
+    def accept(self, tokens: list[int]) -> None:
+        """Drafts that were right, and one sampled token; the other drafts are gone."""
+        self.tokens += tokens
+        self.drafts = []
+        self.values = np.empty(0, dtype=np.uint64)
 
 
 class OracleRunner:
@@ -61,6 +73,7 @@ class OracleRunner:
         connector: the worker half.
         device: the simulated cache.
         rng: samples tokens and places to check.
+        ratios: compression ratio of groups that hold a compressor's state.
 
     Attributes:
         num_units_checked: entries compared so far, each in every layer.
@@ -72,7 +85,9 @@ class OracleRunner:
         connector: Any,
         device: SimulatedDevice,
         rng: random.Random,
+        ratios: Mapping[int, int],
     ) -> None:
+        self._ratios = ratios
         self._groups = {group.group_id: group for group in layout.groups}
         self._connector = connector
         self._device = device
@@ -100,6 +115,9 @@ class OracleRunner:
         scheduled = output.num_scheduled_tokens
         if output.has_sync_kv_loads:
             self._start_loads(scheduled)
+        for request_id, drafts in output.scheduled_spec_decode_tokens.items():
+            # The engine pads with -1 where the drafter had nothing to say.
+            self.rows[request_id].drafts = [max(token, 0) for token in drafts]
         for request_id, num_tokens in scheduled.items():
             self._forward(request_id, num_tokens)
         if not output.has_sync_kv_loads:
@@ -153,7 +171,7 @@ class OracleRunner:
         """Compare what computing token ``first`` reads with what it must be."""
         row = self.rows[request_id]
         group = self._groups[group_id]
-        low = first_token_read(group, first)
+        low = self._first_read(group, first)
         for view, seeds in self._device.group_pages[group_id]:
             ratio = view.tokens_per_unit
             if keeps_running_state(group):
@@ -176,6 +194,14 @@ class OracleRunner:
                     f"{len(units)} entries of group {group_id} in tokens "
                     f"[{low}, {first}) are not what its prefix demands"
                 )
+
+    def _first_read(self, group: GroupLayout, query: int) -> int:
+        """First token that computing ``query`` reads, by what the layer really does."""
+        ratio = self._ratios.get(group.group_id)
+        if ratio is None:
+            return first_token_read(group, query)
+        overlap = (group.span_tokens or 1) - 1  # the cut window is the overlap and one
+        return first_token_read_by_compressor(ratio, overlap, query)
 
     def _check_state(self, row: Row, group_id: int, first: int) -> None:
         """The running state lies in the block of the last computed token."""
@@ -245,7 +271,8 @@ class OracleRunner:
         for request_id in request_ids:
             row = self.rows[request_id]
             end = row.computed + output.num_scheduled_tokens[request_id]
-            sampled.append(self._sample(row) if end >= len(row.tokens) else [])
+            is_complete = end - len(row.drafts) >= len(row.tokens)
+            sampled.append(self._sample(row) if is_complete else [])
         return ModelRunnerOutput(
             req_ids=request_ids,
             req_id_to_index={r: i for i, r in enumerate(request_ids)},
@@ -254,6 +281,16 @@ class OracleRunner:
         )
 
     def _sample(self, row: Row) -> list[int]:
-        token = self._rng.randrange(4)
-        row.tokens.append(token)
-        return [token]
+        """Some of the drafts, from the first on, and one token more."""
+        num_accepted = self._rng.randint(0, len(row.drafts))
+        tokens = [*row.drafts[:num_accepted], self._rng.randrange(4)]
+        row.accept(tokens)
+        return tokens
+
+    def propose(self, output: Any, num_tokens: int) -> DraftTokenIds:
+        """Guesses for the next step of every request that ran in this one."""
+        request_ids = list(output.num_scheduled_tokens)
+        guesses = [
+            [self._rng.randrange(4) for _ in range(num_tokens)] for _ in request_ids
+        ]
+        return DraftTokenIds(request_ids, guesses)
