@@ -7,6 +7,7 @@ Exit code 1 on a wrong byte, a hang or a leak. The last line carries the figures
 
 import argparse
 import logging
+import random
 import sys
 import time
 import warnings
@@ -27,7 +28,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mode", choices=("eager", "lazy", "both"), default="both")
     parser.add_argument("--failures", type=float, default=0.0, metavar="RATE")
-    parser.add_argument("--host-prompts", type=float, default=6.0)
+    parser.add_argument(
+        "--host-prompts",
+        type=float,
+        default=0.0,
+        help="long prompts that host memory holds; 0 lets the seed choose",
+    )
     return parser.parse_args(arguments)
 
 
@@ -70,9 +76,15 @@ def run_piece(
     name: str, mode: str, seed: int, num_steps: int, options: argparse.Namespace
 ) -> OracleFigures:
     """One engine, one seed."""
+    rng = random.Random(seed)
     probe = build(name, extra_config={})
-    host_bytes = round(options.host_prompts * prompt_bytes(probe))
-    layout = build(name, extra_config={"host_memory": host_bytes, "mode": mode})
+    host_prompts = options.host_prompts or rng.choice([2.0, 4.0, 12.0])
+    host_bytes = round(host_prompts * prompt_bytes(probe))
+    layout = build(
+        name,
+        extra_config={"host_memory": host_bytes, "mode": mode},
+        device_prompts=rng.choice([1.0, 1.5, 3.0]),
+    )
     oracle = Oracle(layout, seed, failure_rate=options.failures)
     try:
         return oracle.run(num_steps)

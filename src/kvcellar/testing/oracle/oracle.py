@@ -161,6 +161,8 @@ class Oracle:
                 if finished.finish_reason is not None:
                     self._ended(finished.request_id)
         self.figures.num_steps += 1
+        resumed = output.scheduled_cached_reqs.resumed_req_ids
+        self.figures.num_preemptions += len(resumed)
         self._watch_progress(output)
         if self.figures.num_steps % self._check_every == 0:
             check_index(self.planner.index)
