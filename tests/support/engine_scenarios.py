@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(random.__file__).read_text() + Path(tempfile.__file__).read_text()
-BLOCK_TOKENS = {"gemma3": 32, "llama4": 128, "llama": 32}
-NUM_DEVICE_BLOCKS = {"gemma3": 250, "llama4": 70, "llama": 150}  # two or three prompts
+BLOCK_TOKENS = {"gemma3": 32, "llama4": 128, "llama": 32, "qwen3-next": 256}
+NUM_DEVICE_BLOCKS = {"gemma3": 250, "llama4": 70, "llama": 150, "qwen3-next": 40}  # two or three prompts
 PROMPT_CHARACTERS = 1700  # a token each (byte-level tokenizer); inside a local chunk
 
 

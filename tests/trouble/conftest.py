@@ -19,13 +19,16 @@ def engine():
 
     made = []
 
-    def make(layers, *, extra=None, dense=False, num_ranks=1, **limits):
+    def make(layers, *, extra=None, dense=False, num_ranks=1, num_replicas=1, **limits):
         limits["extra_config"] = {"host_memory": "64MiB"} | (extra or {})
         if isinstance(layers, str):
             layout = build(layers, **limits)
         else:
             layout = plan(layers, **limits)
-        layout.vllm_config.parallel_config.world_size = num_ranks
+        parallel = layout.vllm_config.parallel_config
+        parallel.world_size = num_ranks
+        parallel.data_parallel_size = num_replicas
+        parallel.data_parallel_size_local = num_replicas
         made.append(Scripted(keep_every_state(layout) if dense else layout))
         return made[-1]
 

@@ -92,3 +92,12 @@ def test_vllm_51875_a_salt_makes_other_keys(engine):
     assert 0 == run.ask(tokens, cache_salt="two").hit_tokens
     run.drop_device()
     assert 64 == run.ask(tokens, cache_salt="one").loaded_tokens
+
+
+def test_vllm_51875_two_fresh_engines_make_the_same_keys(engine):
+    """Nothing random is at the root of the keys."""
+    keys = [
+        engine(FULL_16, prompt_tokens=200).ask(prompt(65)).request.block_hashes
+        for _ in range(2)
+    ]
+    assert keys[0] == keys[1]

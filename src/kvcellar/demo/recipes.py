@@ -99,5 +99,27 @@ RECIPES: dict[str, TinyRecipe] = {
             block_tokens=32,
             config={**_COMMON, "num_hidden_layers": 4},
         ),
+        TinyRecipe(
+            name="qwen3-next",
+            summary="recurrent state (gated delta rule) + full attention",
+            config_class="Qwen3NextConfig",
+            # The engine wants a block of attention as large as a state.
+            block_tokens=256,
+            config={
+                **_COMMON,
+                "num_hidden_layers": 8,
+                "full_attention_interval": 4,
+                "linear_num_key_heads": 2,
+                "linear_num_value_heads": 4,
+                "linear_key_head_dim": 64,
+                "linear_value_head_dim": 64,
+                # vLLM wants experts somewhere; one layer has them, the rest is dense.
+                "decoder_sparse_step": 8,
+                "num_experts": 4,
+                "num_experts_per_tok": 2,
+                "moe_intermediate_size": _HIDDEN_SIZE,
+                "shared_expert_intermediate_size": _HIDDEN_SIZE,
+            },
+        ),
     )
 }
