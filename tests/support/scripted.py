@@ -154,13 +154,16 @@ class Scripted(Oracle):
 
     def cancel(self, answer):
         """The client goes away."""
-        self._abort(answer.request_id)
+        self.scheduler.finish_requests(
+            [answer.request_id], RequestStatus.FINISHED_ABORTED
+        )
+        del self._live[answer.request_id]
 
     # -- time ----------------------------------------------------------------------
 
     def step(self, count=1):
         for _ in range(count):
-            self._step()
+            super().step()
 
     def settle(self):
         """Step until no request and no copy is left."""
@@ -192,7 +195,7 @@ class Scripted(Oracle):
         for _ in range(MOST_STEPS):
             if is_done():
                 return
-            self._step()
+            self.step()
         raise AssertionError(f"not done after {MOST_STEPS} steps")
 
     def take_pictures(self, num_tokens=1000):

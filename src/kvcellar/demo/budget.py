@@ -15,6 +15,10 @@ _SPAN_KEYS = {
     "sliding_attention": "sliding_window",
     "chunked_attention": "attention_chunk_size",
 }
+_STATE_KIND = "linear_attention"
+# The one that the step reads and the one that it writes.
+# Source: vLLM 0.32, v1/kv_cache_interface.py, ``MambaSpec.max_memory_usage_bytes``.
+_RUNNING_STATES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +27,22 @@ class GroupSpan:
 
     Attributes:
         span_tokens: tokens a layer looks back, or None for all of them.
+        is_state: whether its layers keep one state instead, whatever the length.
     """
 
     span_tokens: int | None
+    is_state: bool = False
 
     def held_blocks(self, num_tokens: int, block_tokens: int) -> int:
         """Blocks that keep a finished prompt of ``num_tokens`` resumable."""
+        if self.is_state:
+            return 1
         return self._blocks(num_tokens, self.span_tokens, block_tokens)
 
     def running_blocks(self, num_tokens: int, block_tokens: int) -> int:
         """Most blocks a running prompt has at once: its span and one batch."""
+        if self.is_state:
+            return _RUNNING_STATES
         span = self.span_tokens
         reach = None if span is None else span + MAX_BATCHED_TOKENS
         return self._blocks(num_tokens, reach, block_tokens)
@@ -57,11 +67,11 @@ def group_spans(config: Mapping[str, object]) -> list[GroupSpan]:
     layer_types = text_config.get("layer_types")
     if not isinstance(layer_types, list) or not layer_types:
         return [GroupSpan(None)]
-    spans = Counter(_span(text_config, str(kind)) for kind in layer_types)
+    spans = Counter(_group_span(text_config, str(kind)) for kind in layer_types)
     fewest, most = min(spans.values()), max(spans.values())
     size = most if most < 1.5 * fewest else fewest
     return [
-        GroupSpan(span)
+        span
         for span, num_layers in spans.items()
         for _ in range(math.ceil(num_layers / size))
     ]
@@ -77,6 +87,6 @@ def num_device_blocks(
     return 1 + max(NUM_HELD_CONVERSATIONS * held, running)
 
 
-def _span(text_config: Mapping[str, object], kind: str) -> int | None:
+def _group_span(text_config: Mapping[str, object], kind: str) -> GroupSpan:
     span = text_config.get(_SPAN_KEYS.get(kind, ""))
-    return span if isinstance(span, int) else None
+    return GroupSpan(span if isinstance(span, int) else None, kind == _STATE_KIND)

@@ -107,7 +107,7 @@ class Oracle:
         )
         unit = self.planner.layout.chunk_tokens
         most = layout.vllm_config.model_config.max_model_len
-        self._workload = Workload(self._rng, unit, layout.prompt_tokens, most - 8)
+        self.workload = Workload(self._rng, unit, layout.prompt_tokens, most - 8)
         speculative = layout.vllm_config.speculative_config
         self._num_draft_tokens = speculative and speculative.num_speculative_tokens
         self._live: dict[str, OracleRequest] = {}
@@ -125,31 +125,32 @@ class Oracle:
             InvariantError: the index is broken.
         """
         for _ in range(num_steps):
-            self._disturb()
-            self._step()
+            self.disturb()
+            self.step()
         self.finish()
         return self.figures
 
     def finish(self) -> None:
         """Let all requests end; verify that nothing stays held."""
         while self.scheduler.has_requests():
-            self._step()
+            self.step()
         self._assert_nothing_held()
 
-    def _disturb(self) -> None:
+    def disturb(self) -> None:
         """New requests, aborts, resets, changes of the copies' speed."""
         rng = self._rng
         most = self.layout.vllm_config.scheduler_config.max_num_seqs + 4
         if len(self._live) < most and rng.random() < 0.3:
-            self._add(self._workload.next_request())
-        if self._live and rng.random() < 0.01:
-            self._abort(rng.choice(list(self._live)))
+            self.add(self.workload.next_request())
+        if rng.random() < 0.01:
+            self.abort_one()
         if rng.random() < 0.002:
-            self._reset()
+            self.reset()
         if rng.random() < 0.01:
             self.transfers.slowness = rng.choice([0.0, 0.3, 0.6, 0.9])
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """One step of the engine, as its main loop does it."""
         output = self.scheduler.schedule()
         result = self.runner.step(output, self._live)
         outputs = self.scheduler.update_from_output(output, result)
@@ -179,7 +180,8 @@ class Oracle:
 
     # -- events --------------------------------------------------------------------
 
-    def _add(self, wanted: OracleRequest) -> None:
+    def add(self, wanted: OracleRequest) -> None:
+        """A request arrives."""
         params = SamplingParams(
             max_tokens=wanted.max_new_tokens,
             ignore_eos=True,
@@ -197,7 +199,11 @@ class Oracle:
         self.figures.num_requests += 1
         self.scheduler.add_request(request)
 
-    def _abort(self, request_id: str) -> None:
+    def abort_one(self) -> None:
+        """The client of some request, in any state, goes away."""
+        if not self._live:
+            return
+        request_id = self._rng.choice(list(self._live))
         self.figures.num_aborts += 1
         self.scheduler.finish_requests([request_id], RequestStatus.FINISHED_ABORTED)
         self._ended(request_id)
@@ -205,22 +211,23 @@ class Oracle:
     def _ended(self, request_id: str) -> None:
         wanted = self._live.pop(request_id, None)
         if wanted is not None:
-            self._workload.remember(wanted)
+            self.workload.remember(wanted)
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """New weights: what the old ones computed must never be read again.
 
-        vLLM 0.32 raises when it is to preempt everything while a copy or a request
-        that waits for one holds device blocks, so that form is tried only when there
-        is none. The other form answers False then, and the weights stay.
+        vLLM 0.32 raises when it is to preempt everything while something besides the
+        running requests holds device blocks (a copy, a request that waits for one, a
+        state that it copies itself). Then, as when it answers False, the weights stay.
         """
-        waiting = RequestStatus.WAITING_FOR_REMOTE_KVS
-        is_waiting = any(r.status is waiting for r in self.scheduler.requests.values())
-        is_quiet = not self.planner.jobs and not is_waiting
-        everything = is_quiet and self._rng.random() < 0.7
-        if self.scheduler.reset_prefix_cache(
-            reset_running_requests=everything, reset_connector=True
-        ):
+        everything = not self.planner.jobs and self._rng.random() < 0.7
+        try:
+            is_done = self.scheduler.reset_prefix_cache(
+                reset_running_requests=everything, reset_connector=True
+            )
+        except RuntimeError:
+            is_done = False
+        if is_done:
             self.runner.epoch += 1
             self.figures.num_resets += 1
 
