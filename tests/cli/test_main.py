@@ -8,6 +8,7 @@ import pytest
 
 import kvcellar
 from kvcellar.cli import demo_command, main, serve_command
+from kvcellar.config import Settings, settings_from_extra_config
 from kvcellar.demo.recipes import RECIPES
 from kvcellar.errors import CellarError, ConfigError
 
@@ -58,7 +59,9 @@ def test_version_goes_to_stdout(capsys: pytest.CaptureFixture[str]):
         ["serve"],
         ["serve", "model"],
         ["demo", "--conversations", "many"],
-        ["demo", "--tiny", "qwen3-next"],
+        ["demo", "--tiny", "qwen4"],
+        ["demo", "--mode", "quick"],
+        ["serve", "model", "--host-memory", "1GiB", "--mode", "quick"],
         ["demo", "--port", "8000"],
         ["demo", "--tiny", "llama", "--model", "x"],
         ["demo", "--", "--port", "8000"],
@@ -138,3 +141,16 @@ def test_unknown_arguments_go_to_vllm_in_order(
 def test_demo_offers_exactly_the_recipes():
     """The names written into the light parser are those of the recipes."""
     assert set(demo_command.TINY_NAMES) == set(RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [("demo", []), ("serve", ["model", "--host-memory", "1GiB"])],
+)
+def test_modes_offered_are_those_of_the_settings(command: str, given: list[str]):
+    """Each mode that a command offers is read by the connector; eager is usual."""
+    parser = main.build_parser()
+    for mode in ("eager", "lazy"):
+        options = parser.parse_args([command, *given, "--mode", mode])
+        assert settings_from_extra_config({"mode": options.mode}).mode == mode
+    assert parser.parse_args([command, *given]).mode == Settings().mode

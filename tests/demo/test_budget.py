@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcellar.demo import target
+from kvcellar.demo.block_size import block_tokens_for, state_block_tokens
 from kvcellar.demo.budget import GroupSpan, group_spans, num_device_blocks
 from kvcellar.demo.recipes import RECIPES
 from kvcellar.errors import ConfigError
@@ -19,10 +20,30 @@ GPT_OSS_20B = {
     "layer_types": ["sliding_attention", "full_attention"] * 12,
     "sliding_window": 128,
 }
+LINEAR = ["linear_attention"] * 3 + ["full_attention"]
+# Both as published in the models' configurations.
+QWEN3_NEXT_80B = {
+    "layer_types": LINEAR * 12,
+    "hidden_size": 2048,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_value_head_dim": 128,
+}
+TINY_STATE = {
+    **RECIPES["qwen3-next"].config,
+    "layer_types": LINEAR * 2,
+    "linear_conv_kernel_dim": 4,
+}
 
 
-def spans(config: dict[str, object]) -> list[int | None]:
-    return [span.span_tokens for span in group_spans(config)]
+def spans(config: dict[str, object]) -> list[int | str | None]:
+    groups = group_spans(config)
+    return ["state" if group.is_state else group.span_tokens for group in groups]
 
 
 @pytest.mark.parametrize(
@@ -35,10 +56,12 @@ def spans(config: dict[str, object]) -> list[int | None]:
         ({"sliding_window": 4096}, [None]),
         (RECIPES["gemma3"].config, [256, 256, None]),
         (RECIPES["llama4"].config, [None]),
+        (QWEN3_NEXT_80B, ["state"] * 3 + [None]),
+        (TINY_STATE, ["state"] * 3 + [None]),
     ],
 )
 def test_groups_are_those_the_engine_forms(
-    config: dict[str, object], expected: list[int | None]
+    config: dict[str, object], expected: list[int | str | None]
 ):
     """Groups follow the model's layer types; without them one full group is assumed."""
     assert spans(config) == expected
@@ -56,7 +79,10 @@ def test_blocks_of_one_running_prompt_are_the_engines():
 
 
 @given(
-    st.lists(st.builds(GroupSpan, st.none() | st.integers(1, 4096)), min_size=1),
+    st.lists(
+        st.builds(GroupSpan, st.none() | st.integers(1, 4096), st.booleans()),
+        min_size=1,
+    ),
     st.integers(1, 4096),
     st.sampled_from([16, 32, 128]),
 )
@@ -70,6 +96,40 @@ def test_device_holds_one_running_prompt_and_a_few_held(
     for group in groups:
         held = group.held_blocks(num_tokens, block_tokens)
         assert held <= group.running_blocks(num_tokens, block_tokens)
+
+
+def test_a_state_costs_the_same_however_long_the_prompt_is():
+    """A state group holds one block per prompt, and two while it runs."""
+    state = GroupSpan(None, is_state=True)
+    for num_tokens in (1, 256, 4096):
+        assert state.held_blocks(num_tokens, 256) == 1
+        assert state.running_blocks(num_tokens, 256) == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, 32),
+        (GEMMA3_270M, 32),
+        ({"layer_types": ["chunked_attention", "full_attention"]}, 128),
+        # vLLM's start-up log: "Setting attention block size to N tokens".
+        (TINY_STATE, 160),
+        ({"text_config": TINY_STATE}, 160),
+        # Where no head's width is given: 384 numbers in 12 heads.
+        ({**TINY_STATE, "head_dim": None, "num_attention_heads": 12}, 288),
+        (QWEN3_NEXT_80B, 1056),
+    ],
+)
+def test_block_size_is_one_that_the_engine_takes(
+    config: dict[str, object], expected: int
+):
+    """It follows the layers' kinds; a block of attention holds one state."""
+    assert block_tokens_for(config) == expected
+
+
+def test_recipe_of_a_state_model_has_blocks_as_large_as_its_state():
+    """The engine leaves the recipe's block size as it is."""
+    assert RECIPES["qwen3-next"].block_tokens >= state_block_tokens(TINY_STATE)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from kvcellar.demo.script import Kind, make_conversations, questions
 from kvcellar.demo.table import table_of
 
 NUM_CONVERSATIONS = 6
-SETTING = Setting("fake", NUM_CONVERSATIONS, 32, 100, 2**30, 0)
+SETTING = Setting("fake", NUM_CONVERSATIONS, 32, 100, 2**30, "lazy", 0)
 
 
 def played(engine: FakeEngine) -> Played:
@@ -95,6 +95,7 @@ def test_json_holds_every_figure(good: Report):
     assert read["problems"] == []
     assert read["exactness"]["differing_tokens"] == 0
     assert read["setting"]["num_conversations"] == NUM_CONVERSATIONS
+    assert read["setting"]["mode"] == "lazy"
     returned = read["with_kvcellar"]["ttft"]["next_turn_after_eviction"]
     assert returned["num_requests"] == NUM_CONVERSATIONS
 
@@ -103,6 +104,7 @@ def test_table_names_every_claim(good: Report):
     """The table shows the ratios, the copies, the evictions and the comparison."""
     table = table_of(good)
     for claim in (
+        "host memory 1.0 GiB, lazy;",
         "x faster than recomputing",
         "x of a device hit",
         "stored to host memory",

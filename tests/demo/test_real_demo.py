@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,8 @@ import kvcellar
 
 pytestmark = pytest.mark.engine
 
+ALARM = re.compile(r"Traceback|\bERROR\b|WARNING.*kvcellar", re.IGNORECASE)
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -23,17 +26,25 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["gemma3", "llama4", "llama"])
-def test_returning_conversations_are_served_exactly(name: str, folder: Path):
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("gemma3", "eager"),
+        ("llama4", "lazy"),
+        ("llama", "eager"),
+        ("qwen3-next", "lazy"),
+    ],
+)
+def test_returning_conversations_are_served_exactly(name: str, mode: str, folder: Path):
     """Evicted conversations come from the host, equal to device hits, for each kind."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
         "TMPDIR": str(folder),
     }
-    command = [sys.executable, "-m", "kvcellar", "demo", "--json", "--tiny", name]
+    command = [sys.executable, "-m", "kvcellar", "demo", "--json", "--keep-logs"]
     done = subprocess.run(
-        [*command, "--conversations", "6"],
+        [*command, "--tiny", name, "--mode", mode, "--conversations", "6"],
         env=environment,
         capture_output=True,
         text=True,
@@ -45,4 +56,6 @@ def test_returning_conversations_are_served_exactly(name: str, folder: Path):
     assert report["exactness"]["compared_requests"] > 0
     assert report["exactness"]["differing_logprobs"] == 0
     assert report["eviction"]["found_tokens"] == 0
-    assert list(folder.iterdir()) == []
+    (logs,) = folder.iterdir()
+    said = (logs / "with-kvcellar.log").read_text(errors="replace").splitlines()
+    assert [line for line in said if ALARM.search(line)] == []

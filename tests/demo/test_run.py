@@ -34,6 +34,7 @@ def demo_settings(**changes: object) -> DemoSettings:
         "tiny_name": "gemma3",
         "model_path": None,
         "host_memory_bytes": 2**30,
+        "mode": "eager",
         "num_conversations": 6,
         "seed": 0,
         "keep_logs": False,
@@ -69,6 +70,13 @@ def test_demo_plays_both_servers(started, tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "kvcellar: with kvcellar: returning after eviction\n" in captured.err
+
+
+def test_mode_reaches_the_server_and_the_report(started):
+    """What --mode says is what the server is started with and the report names."""
+    report = run_demo(demo_settings(mode="lazy"))
+    assert started[1].mode == "lazy"
+    assert report.setting.mode == "lazy"
 
 
 def test_logs_are_kept_on_request(started, tmp_path):

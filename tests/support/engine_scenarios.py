@@ -1,6 +1,6 @@
 """What the real-engine tests run in a process of their own; figures as JSON on stdout.
 
-    python tests/support/engine_scenarios.py SCENARIO MODEL
+    python tests/support/engine_scenarios.py SCENARIO MODEL MODE
 
 vLLM keeps global state and warns at import, so no test process holds an engine.
 """
@@ -14,19 +14,21 @@ from pathlib import Path
 
 SOURCE = Path(random.__file__).read_text() + Path(tempfile.__file__).read_text()
 BLOCK_TOKENS = {"gemma3": 32, "llama4": 128, "llama": 32, "qwen3-next": 256}
-NUM_DEVICE_BLOCKS = {"gemma3": 250, "llama4": 70, "llama": 150, "qwen3-next": 40}  # two or three prompts
+# Two or three prompts.
+NUM_DEVICE_BLOCKS = {"gemma3": 250, "llama4": 70, "llama": 150, "qwen3-next": 40}
+SMALL_HOST_MEMORY = {"gemma3": "12MiB", "qwen3-next": "16MiB"}  # some ten prompts
 PROMPT_CHARACTERS = 1700  # a token each (byte-level tokenizer); inside a local chunk
 
 
 class Engine:
     """vLLM in this process, with a device cache of about three prompts."""
 
-    def __init__(self, model, **options):
+    def __init__(self, model, mode, host_memory="256MiB", **options):
         from vllm import LLM
 
         from kvcellar.demo.tiny import ensure_tiny
 
-        extra = options.pop("extra", {"host_memory": "256MiB"})
+        extra = {"host_memory": host_memory, "mode": mode}
         defaults = {
             "enforce_eager": True,
             "max_model_len": 2048,
@@ -88,19 +90,39 @@ class Engine:
         counters = self.side.offloader.counters
         return {name: getattr(counters, name) for name in counters.__slots__}
 
+    def ledger(self):
+        """A ledger of all that is computed and loaded from now on."""
+        from block_ledger import BlockLedger
+        from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+        from kvcellar.integrations.vllm.regions import group_regions
+
+        worker_side = get_kv_transfer_group().worker_side
+        layout = self.side.offloader.layout
+        return BlockLedger(
+            self.scheduler.kv_cache_manager.block_pool,
+            worker_side,
+            group_regions(layout, worker_side._kv_cache_config, worker_side._kv_caches),
+            [group.group_id for group in layout.groups],
+        )
+
 
 def prompts(count):
     return [SOURCE[i * 2100 : i * 2100 + PROMPT_CHARACTERS] for i in range(count)]
 
 
-def restore(model):
+def restore(model, mode):
     """Prompts that left the device come back equal to a device hit."""
-    engine = Engine(model)
+    # Lazy mode looks two steps ahead: with small steps most of the device is behind.
+    small_steps = {"max_num_seqs": 1, "max_num_batched_tokens": 256}
+    engine = Engine(model, mode, **(small_steps if mode == "lazy" else {}))
     asked = prompts(8)
     cold, control = [], []
     for prompt in asked:
         cold.append(engine.ask(prompt))
         control.append(engine.ask(prompt))
+    engine.settle()
+    stored_at_first = engine.counters()["stored_chunks"]
     restored = [engine.ask(prompt) for prompt in asked]
     return {
         "cold cached": [a["cached"] for a in cold],
@@ -113,26 +135,30 @@ def restore(model):
             a["logprobs"] != b["logprobs"]
             for a, b in zip(control, restored, strict=True)
         ),
+        "chunks stored before any return": stored_at_first,
         "distinct answers": len({tuple(a["tokens"]) for a in restored}),
         "counters": engine.counters(),
         "leftovers": engine.leftovers(),
     }
 
 
-def stress(model):
+def stress(model, mode):
     """Many requests at once, a small device, small host memory, aborts."""
     from vllm import SamplingParams
 
+    num_requests = 200 if mode == "lazy" else 60
     engine = Engine(
         model,
-        extra={"host_memory": "12MiB"},
+        mode,
+        SMALL_HOST_MEMORY[model],
         max_num_seqs=8,
         max_num_batched_tokens=1024,
     )
+    ledger = engine.ledger()
     llm, rng = engine.llm.llm_engine, random.Random(0)
     bases, live, started, ended, cached = prompts(10), set(), 0, 0, 0
-    while ended < 60:
-        while len(live) < 8 and started < 60:
+    while ended < num_requests:
+        while len(live) < 8 and started < num_requests:
             base = rng.choice(bases)
             prompt = base[: rng.choice([len(base), 1200, rng.randint(1, len(base))])]
             if rng.random() < 0.5:
@@ -148,7 +174,9 @@ def stress(model):
             llm.abort_request([gone])
             live.discard(gone)
             ended += 1
-        for output in llm.step():
+        outputs = llm.step()
+        ledger.after_step()
+        for output in outputs:
             if output.finished and output.request_id in live:
                 live.discard(output.request_id)
                 ended += 1
@@ -157,15 +185,18 @@ def stress(model):
     return {
         "ended": ended,
         "cached": cached,
+        "loaded blocks checked": [ledger.checked[g] for g in ledger.group_ids],
+        "loaded blocks wrong": sum(ledger.wrong.values()),
         "evicted chunks": evicted.evicted_chunks,
+        "overtaken": engine.side.num_overtaken,
         "counters": engine.counters(),
         "leftovers": engine.leftovers(),
     }
 
 
-def failing_loads(model):
+def failing_loads(model, mode):
     """A load that fails ends as a recompute of that one request, once."""
-    engine = Engine(model)
+    engine = Engine(model, mode)
     asked = prompts(6)
     control = [engine.ask(prompt) for prompt in asked]
     from vllm.distributed.kv_transfer import get_kv_transfer_group
@@ -193,9 +224,9 @@ def failing_loads(model):
     }
 
 
-def reset(model):
+def reset(model, mode):
     """After a reset of everything nothing is served; after it, new prompts are."""
-    engine = Engine(model)
+    engine = Engine(model, mode)
     prompt, others = prompts(1)[0], prompts(6)[1:]
     engine.ask(prompt)
     plain = engine.llm.reset_prefix_cache()
@@ -220,14 +251,14 @@ SCENARIOS = {s.__name__: s for s in (restore, stress, failing_loads, reset)}
 
 
 def main():
-    scenario, model = sys.argv[1:]
+    scenario, model, mode = sys.argv[1:]
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
     os.environ["OMP_NUM_THREADS"] = "1"
     stdout = os.dup(1)
     os.dup2(2, 1)  # vLLM prints to stdout as well
-    figures = SCENARIOS[scenario](model)
+    figures = SCENARIOS[scenario](model, mode)
     with os.fdopen(stdout, "w") as out:
         json.dump(figures, out)
 

@@ -4,29 +4,20 @@ The oracle's parts without its dice: a test says what is asked, when the device 
 and when copies end. Every byte that a step reads is still checked.
 """
 
-import importlib
 import itertools
 import random
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
-import torch
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import MambaSpec
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
-from kvcellar.testing.oracle.layouts.recipe import LAYER_OUTER, Recipe
-from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack
 from kvcellar.testing.oracle.oracle import Oracle
 from kvcellar.testing.oracle.workload import OracleRequest
 from kvcellar.transfer.jobs import Direction, JobResult
-
-# By its full name, since the package shows the function of the same name.
-_build = importlib.import_module("kvcellar.testing.oracle.layouts.build")
 
 MOST_STEPS = 5000
 FIRST_PROMPT_TOKEN = 4  # the runner samples tokens below this
@@ -36,43 +27,6 @@ def prompt(num_tokens, seed=0):
     """A prompt that shares nothing with one of another seed."""
     rng = random.Random(seed)
     return [rng.randrange(FIRST_PROMPT_TOKEN, 500) for _ in range(num_tokens)]
-
-
-def state(block_tokens, attention):
-    """A small recurrent layer, its page as long as the ``attention`` layer's."""
-    return MambaSpec(
-        block_size=block_tokens,
-        shapes=((3, 4), (4, 4)),
-        dtypes=(torch.bfloat16, torch.bfloat16),
-        page_size_padded=attention.page_size_bytes,
-        mamba_cache_mode="align",
-    )
-
-
-def hybrid_layers(block_tokens):
-    """One recurrent and one full layer with equal blocks."""
-    attention = full(SMALL, block_tokens)
-    return stack("SF", S=state(block_tokens, attention), F=attention)
-
-
-def plan(layers, *, prompt_tokens, draft=0, order=LAYER_OUTER, **limits):
-    """An engine's configuration for layers of our own making.
-
-    Args:
-        layers: the engine's spec of each layer.
-        prompt_tokens: a long prompt.
-        draft: tokens per step of an MTP drafter.
-        limits: what ``kvcellar.testing.oracle.layouts.build`` takes.
-    """
-    recipe = Recipe("scripted", lambda _: dict(layers), prompt_tokens, order, draft)
-    with mock.patch.dict(_build._RECIPES, {"scripted": recipe}):
-        return _build.build("scripted", **{"extra_config": {}} | limits)
-
-
-def keep_every_state(layout):
-    """The engine keeps all window and state boundaries, not the needed ones alone."""
-    layout.scheduler_config.prefix_cache_retention_interval = None
-    return layout
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Engines for the trouble log's tests, closed and looked over at each test's end."""
+"""Engines for the tests of ``docs/trouble.md``, looked over at each test's end."""
 
 import logging
 
@@ -9,11 +9,12 @@ import pytest
 def engine():
     """Make a scripted engine.
 
-    Takes the layers' specs or a layout's name, and what ``scripted.plan`` takes; host
-    memory is 64 MiB unless ``extra_config`` says otherwise.
+    Takes the layers' specs or a layout's name, and what ``own_layouts.plan`` takes.
+    ``extra`` are the connector's settings; host memory is 64 MiB unless they differ.
     """
     pytest.importorskip("vllm")
-    from scripted import Scripted, keep_every_state, plan
+    from own_layouts import keep_every_state, plan
+    from scripted import Scripted
 
     from kvcellar.testing.oracle.layouts import build
 

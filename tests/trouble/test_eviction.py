@@ -60,7 +60,7 @@ def test_vllm_45405_no_chunk_stays_without_its_head():
 
 
 def test_vllm_45405_touches_while_decoding_do_not_outweigh_a_later_use():
-    """A long answer is used many times but long ago, so it goes before a newer prompt."""
+    """A long answer is used many times but long ago: it goes before a newer prompt."""
     run = fake(8)
     old = run.start("old", tokens_of(0, 2))
     run.compute(old, 9)
@@ -120,3 +120,30 @@ def test_vllm_48532_blocks_released_late_keep_the_engines_order(engine, is_late)
     run.release_copies()
     run.settle()
     assert [a1, a0, b1, b0] == [block.block_id for block in free()[-4:]]
+
+
+@pytest.mark.xfail(
+    raises=AssertionError,
+    reason="every store job lets its own blocks go when it ends; those of the last one "
+    "come behind the request's others, so the device evicts the prompt's head first",
+)
+@pytest.mark.parametrize("is_stalled", [False, True])
+def test_vllm_48532_stores_of_several_steps_keep_the_engines_order(engine, is_stalled):
+    """A prompt of three steps and three stores: its blocks are freed tail first."""
+    pytest.importorskip("vllm")
+    from scripted import prompt
+
+    from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack
+
+    layers = stack("FF", F=full(SMALL, 16))
+    run = engine(layers, prompt_tokens=200, max_num_batched_tokens=32)
+    if is_stalled:
+        run.stall_copies()
+    request = run.start(prompt(96))
+    run.step(3)
+    (blocks,) = run.runner.rows[request.request_id].tables
+    run.end(request)
+    run.release_copies()
+    run.settle()
+    freed = run.pool.free_block_queue.get_all_free_blocks()[-6:]
+    assert blocks[::-1] == [block.block_id for block in freed]

@@ -59,7 +59,7 @@ def test_llm_d_router_2927_a_key_with_an_adapter_is_another(engine):
 
 
 def test_vllm_21175_another_picture_is_another_prompt(engine):
-    """Equal token ids, pictures m1 and m2 at 16: block 0 is shared, nothing behind it."""
+    """Equal token ids, pictures m1 and m2 at 16: only block 0 is shared."""
     run = engine(FULL_16, prompt_tokens=200)
     run.take_pictures()
     tokens = prompt(65)

@@ -72,7 +72,7 @@ def test_vllm_49022_no_load_follows_a_request_that_has_ended(engine):
 
 
 def test_vllm_49022_a_load_in_flight_may_outlive_its_request(engine):
-    """Cancelled while it loads: the copy ends, its blocks are free, others are served."""
+    """Cancelled while it loads: the copy ends, blocks are free, others are served."""
     run = engine(FULL_16, prompt_tokens=200)
     tokens = prompt(129)
     run.ask(tokens)
@@ -134,7 +134,7 @@ def test_vllm_57841_everybody_ends_although_a_large_request_is_ahead(engine):
 
 
 def test_vllm_45387_a_finished_load_runs_although_a_larger_one_is_ahead(engine):
-    """2048 blocks: a load of 1249 is done while 1600 are wanted by another: both end."""
+    """2048 blocks, a load of 1249 done, 1600 wanted by another: both end."""
     run = engine(
         FULL_16,
         prompt_tokens=20_000,

@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from scripted import prompt, state
+from own_layouts import state
+from scripted import prompt
 
 from kvcellar.layout.groups import AttentionKind
 from kvcellar.testing.oracle.layouts.specs import SMALL, Heads, full, stack, window
@@ -52,7 +53,7 @@ def test_spark_vllm_docker_373_a_drafters_window_keeps_its_margin(engine, num_to
 def test_vllm_52735_a_drafter_does_not_cost_states_their_only_chunk(
     engine, dense, num_tokens
 ):
-    """Full with draft layers and three states: 17 chunks hit all but one, never none."""
+    """Full with draft layers, three states: 17 chunks hit all but one, never none."""
     attention = full(SMALL, 16)
     layers = stack("SSSF", S=state(16, attention), F=attention)
     run = engine(layers, prompt_tokens=300, draft=1, dense=dense)

@@ -10,7 +10,8 @@ from kvcellar.testing.fake_engine import FakeEngine
 
 pytest.importorskip("vllm")
 
-from scripted import hybrid_layers, prompt
+from own_layouts import hybrid_layers
+from scripted import prompt
 
 from kvcellar.testing.oracle.layouts.specs import SMALL, Heads, full, stack, window
 
@@ -26,8 +27,9 @@ def full_and_window(full_block, window_block, window_tokens):
 
 
 @pytest.mark.xfail(
+    raises=AssertionError,
     reason="placement keeps the last boundary of a prompt alone, 2080; the boundary "
-    "before shares 62 of its 64 window blocks, so keeping it as well would cost two"
+    "before shares 62 of its 64 window blocks, so keeping it as well would cost two",
 )
 def test_vllm_57610_an_edit_at_the_prompts_end_keeps_the_rest(engine):
     """full(32) and swa(16, 1024): after 2100 tokens, sharing 2079 hits 2048."""
@@ -103,8 +105,9 @@ def test_vllm_51886_a_repeat_and_a_second_branch_hit(engine):
 
 
 @pytest.mark.xfail(
+    raises=AssertionError,
     reason="no boundary inside a long prompt is kept before somebody branches there; "
-    "the design's spaced checkpoints in long prefills are not built yet"
+    "the design's spaced checkpoints in long prefills are not built yet",
 )
 def test_vllm_51886_the_first_branch_hits(engine):
     """Sharing 700 of 1000 tokens with the only earlier prompt hits 512."""
@@ -140,7 +143,8 @@ def test_vllm_48596_the_last_full_block_is_stored_and_safe(engine):
 
 
 @pytest.mark.parametrize(
-    ("num_tokens", "decoded", "num_blocks"), [(64, False, 4), (64, True, 7), (70, False, 4)]
+    ("num_tokens", "decoded", "num_blocks"),
+    [(64, False, 4), (64, True, 7), (70, False, 4)],
 )
 def test_vllm_43797_decoded_tokens_are_stored_only_if_wanted(
     engine, num_tokens, decoded, num_blocks
@@ -187,7 +191,8 @@ def test_vllm_42258_what_is_stored_is_what_look_ups_load(engine):
         run.ask(prompt(num_tokens, seed))
         after = run.num_copied("store"), run.num_copied("load")
         stored, loaded = (
-            [new[p] - old[p] for p in new] for old, new in zip(before, after, strict=True)
+            [new[p] - old[p] for p in new]
+            for old, new in zip(before, after, strict=True)
         )
         assert stored == loaded
 
@@ -257,9 +262,10 @@ def test_lmcache_4847_nothing_is_lost_under_steady_load(engine, mode, step_token
 
 
 @pytest.mark.xfail(
+    raises=AssertionError,
     reason="blocks that the engine takes again in the step after they were freed are "
     "past the free queue's head before it is looked at, and what so goes is counted "
-    "as lost only once 4096 chunks wait"
+    "as lost only once 4096 chunks wait",
 )
 def test_lmcache_4847_what_a_lazy_store_loses_is_counted(engine):
     """One step takes all 64 blocks again: stored and lost chunks add up to all."""

@@ -15,7 +15,8 @@ from kvcellar.transfer.jobs import CopyJob, Direction
 
 pytest.importorskip("vllm")
 
-from scripted import hybrid_layers, prompt
+from own_layouts import hybrid_layers
+from scripted import prompt
 
 from kvcellar.testing.oracle.layouts import LAYOUT_NAMES
 from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack
@@ -34,7 +35,7 @@ def pages(payload_bytes, stride_bytes, storage_bytes, offset_bytes=0):
 
 
 def test_sglang_38031_side_data_comes_back_with_the_main_data(engine):
-    """Eight blocks of a group of caches and indexer keys: every layer's bytes return."""
+    """Eight blocks of caches and indexer keys in one group: all bytes return."""
     run = engine("deepseek-v4-flash", max_model_len=2600)
     (both,) = [g for g in run.planner.layout.groups if g.kind is FULL]
     specs = run.layout.worker_config.kv_cache_groups[both.group_id].kv_cache_spec

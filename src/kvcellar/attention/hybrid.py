@@ -50,7 +50,12 @@ class HybridRules:
         False for models with chunk groups only, for windows of one token, and where
         a new local chunk begins.
         """
-        return any(self.rules[p].needed(boundary) for p in self.checkpoint_positions)
+        for (
+            position
+        ) in self.checkpoint_positions:  # asked for every chunk: no generator
+            if self.rules[position].needed(boundary):
+                return True
+        return False
 
     def checkpoint_blocks(self, boundary: int) -> tuple[tuple[int, range], ...]:
         """The checkpoint at ``boundary``: (position, blocks) of each group.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TINY_NAMES = ("gemma3", "llama4", "llama")  # a test compares them with the recipes
+# A test compares them with the recipes.
+TINY_NAMES = ("gemma3", "llama4", "llama", "qwen3-next")
 
 _DESCRIPTION = """\
 Play returning conversations against a real vLLM server on this machine, first without
@@ -38,7 +39,8 @@ def add_parser(
         choices=TINY_NAMES,
         default=TINY_NAMES[0],
         help="tiny random model to make and use: sliding window (gemma3, the default), "
-        "chunked local (llama4) or full attention only (llama)",
+        "chunked local (llama4), full attention only (llama) or recurrent state "
+        "(qwen3-next)",
     )
     model.add_argument("--model", metavar="PATH", help="a local model to use instead")
     parser.add_argument(
@@ -46,6 +48,13 @@ def add_parser(
         metavar="SIZE",
         default="1GiB",
         help="host memory of the server (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("eager", "lazy"),
+        default="eager",
+        help="when chunks are stored: each when complete (eager, the default), or when "
+        "the device is about to lose it (lazy)",
     )
     parser.add_argument(
         "--conversations",
@@ -81,6 +90,7 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
             tiny_name=None if options.model else options.tiny,
             model_path=options.model,
             host_memory_bytes=parse_bytes(options.host_memory, "host_memory"),
+            mode=options.mode,
             num_conversations=options.conversations,
             seed=options.seed,
             keep_logs=options.keep_logs,

@@ -42,8 +42,10 @@ def add_parser(
     )
     parser.add_argument(
         "--mode",
+        choices=("eager", "lazy"),
         default="eager",
-        help="when chunks are stored; eager (the default) stores each when complete",
+        help="when chunks are stored: each when complete (eager, the default), or when "
+        "the device is about to lose it (lazy)",
     )
     parser.set_defaults(run=run, takes_vllm_arguments=True)
 

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kvcellar.demo.block_size import text_config_of
+
 NUM_HELD_CONVERSATIONS = 3
 MAX_BATCHED_TOKENS = 2048
 _SPAN_KEYS = {
@@ -62,8 +64,7 @@ def group_spans(config: Mapping[str, object]) -> list[GroupSpan]:
     as large as the rarest kind, or as the most frequent one if that is less than half
     again as large.
     """
-    nested = config.get("text_config")
-    text_config = nested if isinstance(nested, Mapping) else config
+    text_config = text_config_of(config)
     layer_types = text_config.get("layer_types")
     if not isinstance(layer_types, list) or not layer_types:
         return [GroupSpan(None)]

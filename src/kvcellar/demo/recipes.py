@@ -103,7 +103,7 @@ RECIPES: dict[str, TinyRecipe] = {
             name="qwen3-next",
             summary="recurrent state (gated delta rule) + full attention",
             config_class="Qwen3NextConfig",
-            # The engine wants a block of attention as large as a state.
+            # A block of attention must be as large as a state: 160 tokens at least.
             block_tokens=256,
             config={
                 **_COMMON,

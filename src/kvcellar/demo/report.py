@@ -60,6 +60,7 @@ class Setting:
     block_tokens: int
     num_device_blocks: int
     host_memory_bytes: int
+    mode: str
     seed: int
 
 

@@ -43,6 +43,7 @@ class DemoSettings:
     tiny_name: str | None
     model_path: str | None
     host_memory_bytes: int
+    mode: str
     num_conversations: int
     seed: int
     keep_logs: bool
@@ -95,6 +96,7 @@ class _Stage:
         serve_settings = ServeSettings(
             model=str(self.target.path),
             host_memory_bytes=host_memory_bytes,
+            mode=self.settings.mode,
             vllm_arguments=self.target.vllm_arguments(free_port()),
         )
         log = self.folder / f"{label.replace(' ', '-')}.log"
@@ -114,6 +116,7 @@ class _Stage:
             block_tokens=self.target.block_tokens,
             num_device_blocks=self.target.num_device_blocks,
             host_memory_bytes=self.settings.host_memory_bytes,
+            mode=self.settings.mode,
             seed=self.settings.seed,
         )
 

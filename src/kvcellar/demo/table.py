@@ -32,7 +32,7 @@ def _setting_lines(report: Report) -> list[str]:
         f"{setting.num_conversations} conversations take turns; device cache of "
         f"{setting.num_device_blocks} blocks x {setting.block_tokens} tokens "
         f"({device_tokens:,} in all groups); host memory "
-        f"{setting.host_memory_bytes / 2**30:.1f} GiB; took "
+        f"{setting.host_memory_bytes / 2**30:.1f} GiB, {setting.mode}; took "
         f"{report.elapsed_seconds:.0f} s",
     ]
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvcellar.demo.block_size import block_tokens_for
 from kvcellar.demo.budget import MAX_BATCHED_TOKENS, group_spans, num_device_blocks
 from kvcellar.demo.recipes import RECIPES
 from kvcellar.demo.script import LONGEST_PROMPT_TOKENS, MAX_MODEL_TOKENS
@@ -12,8 +13,6 @@ from kvcellar.errors import ConfigError
 from kvcellar.serve.preflight import check_model
 
 SERVED_NAME = "demo"
-_DEFAULT_BLOCK_TOKENS = 32
-_CHUNKED_BLOCK_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def tiny_target(name: str) -> Target:
     path = ensure_tiny(name)
     recipe = RECIPES[name]
     description = f"tiny {name}, random weights ({recipe.summary})"
-    return _target(path, description, recipe.block_tokens)
+    return _target(path, description, _config_of(path), recipe.block_tokens)
 
 
 def local_target(model: str) -> Target:
@@ -64,16 +63,21 @@ def local_target(model: str) -> Target:
     path = Path(model).expanduser()
     if not path.is_dir():
         raise ConfigError(f"model={model!r} is not a folder; give a local model")
-    is_chunked = "chunked_attention" in (path / "config.json").read_text()
-    block_tokens = _CHUNKED_BLOCK_TOKENS if is_chunked else _DEFAULT_BLOCK_TOKENS
-    return _target(path, str(path), block_tokens)
+    config = _config_of(path)
+    return _target(path, str(path), config, block_tokens_for(config))
 
 
-def _target(path: Path, description: str, block_tokens: int) -> Target:
+def _config_of(path: Path) -> dict[str, object]:
     try:
-        config = json.loads((path / "config.json").read_text())
+        config: dict[str, object] = json.loads((path / "config.json").read_text())
     except ValueError as error:
         raise ConfigError(f"{path / 'config.json'} is not JSON: {error}") from error
+    return config
+
+
+def _target(
+    path: Path, description: str, config: dict[str, object], block_tokens: int
+) -> Target:
     num_blocks = num_device_blocks(
         group_spans(config), LONGEST_PROMPT_TOKENS, MAX_MODEL_TOKENS, block_tokens
     )

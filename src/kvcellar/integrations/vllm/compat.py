@@ -3,7 +3,7 @@
 Tested with vLLM 0.32; a version that moves one of these fails here, with its name.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kvcellar.errors import IncompatibleError
@@ -23,6 +23,15 @@ def group_managers(kv_cache_manager: Any) -> Sequence[Any]:
             "(coordinator.single_type_managers[i].req_to_blocks); use vLLM 0.32"
         )
     return tuple(managers)
+
+
+def state_group_tokens(managers: Sequence[Any]) -> dict[int, int]:
+    """Tokens per block of the groups whose tables do not say what a block holds."""
+    return {
+        group_id: manager.block_size
+        for group_id, manager in enumerate(managers)
+        if not getattr(manager, "has_positionally_stable_blocks", True)
+    }
 
 
 class EngineTables:
@@ -58,16 +67,17 @@ class StepTables(EngineTables):
     a boundary's state, until the step has run.
     """
 
-    __slots__ = ("_handed_over", "_managers")
+    __slots__ = ("_handed_over", "_state_tokens")
 
     def __init__(
         self,
         managers: Sequence[Any],
         request_id: str,
         handed_over: Iterable[tuple[int, int, int]],
+        state_tokens: Mapping[int, int],
     ) -> None:
         super().__init__(managers, request_id)
-        self._managers = managers
+        self._state_tokens = state_tokens
         self._handed_over = {(g, tokens): block for g, block, tokens in handed_over}
 
     @property
@@ -77,10 +87,11 @@ class StepTables(EngineTables):
 
     def block_id(self, group_id: int, index: int) -> int:
         """As ``EngineTables``; for recurrent state what was handed over, or 0."""
-        manager = self._managers[group_id]
-        if getattr(manager, "has_positionally_stable_blocks", True):
-            return super().block_id(group_id, index)
-        boundary = (index + 1) * manager.block_size
+        tokens_per_block = self._state_tokens.get(group_id)
+        if tokens_per_block is None:
+            row = self._rows[group_id]
+            return row[index].block_id if index < len(row) else 0
+        boundary = (index + 1) * tokens_per_block
         return self._handed_over.get((group_id, boundary), 0)
 
 

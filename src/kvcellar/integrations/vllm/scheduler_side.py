@@ -22,6 +22,7 @@ from kvcellar.integrations.vllm.compat import (
     EngineTables,
     StepTables,
     group_managers,
+    state_group_tokens,
 )
 from kvcellar.integrations.vllm.free_queue import FreeQueueWatch
 from kvcellar.integrations.vllm.jobs import Jobs
@@ -63,6 +64,7 @@ class SchedulerSide:
         self._num_ranks = vllm_config.parallel_config.world_size
         self._offloader: Offloader | None = None
         self._managers: Any = ()
+        self._state_tokens: dict[int, int] = {}
         self._free_queue: FreeQueueWatch | None = None
         self._watched: dict[str, Watched] = {}
         self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
@@ -80,6 +82,7 @@ class SchedulerSide:
     def bind(self, kv_cache_manager: "KVCacheManager") -> None:
         """Take the engine's block tables and pool."""
         self._managers = group_managers(kv_cache_manager)
+        self._state_tokens = state_group_tokens(self._managers)
         device_blocks = DeviceBlocks(kv_cache_manager.block_pool)
         self._jobs.device_blocks = device_blocks
         if self._settings.mode == "lazy":
@@ -221,7 +224,9 @@ class SchedulerSide:
         if num_chunks <= watched.num_chunks and not states:
             return
         watched.num_chunks = max(num_chunks, watched.num_chunks)
-        tables = StepTables(self._managers, request.request_id, states)
+        tables = StepTables(
+            self._managers, request.request_id, states, self._state_tokens
+        )
         self._handle(
             events.TokensComputed(
                 request.request_id,

@@ -1,0 +1,239 @@
+"""Plant faults one by one and see that the tests catch each. Run by hand:
+
+    .venv/bin/python tests/mutations.py            all, in about half an hour
+    .venv/bin/python tests/mutations.py window     those with a word in their name
+
+Each fault is one edit of a copy of the sources. The exit code is 1 if one survives.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# The quickest to fail come first; a fault is caught by the first file that fails.
+SUITES = (
+    "tests/core tests/index tests/attention",
+    "tests/layout tests/device tests/transfer tests/config",
+    "tests/testing/oracle/test_oracle.py",
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One planted fault: in ``file``, ``old`` becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+FAULTS = (
+    Fault(
+        "window one token short",
+        "attention/window.py",
+        "boundary - (self.window - 1)",
+        "boundary - (self.window - 2)",
+    ),
+    Fault(
+        "local chunk relative to the boundary",
+        "attention/chunked.py",
+        "first = boundary - boundary % self.local_tokens",
+        "first = max(boundary - self.local_tokens, 0)",
+    ),
+    Fault(
+        "state one block too far",
+        "attention/state.py",
+        "return range(max(last - 1, 0), last)",
+        "return range(max(last - 2, 0), max(last - 1, 0))",
+    ),
+    Fault(
+        "hit may cover the whole prompt",
+        "core/offloader.py",
+        "last_token = event.num_tokens - (not margin)",
+        "last_token = event.num_tokens",
+    ),
+    Fault(
+        "forgotten draft margin",
+        "core/offloader.py",
+        "for _ in range(self.index.rules.margin_chunks):",
+        "for _ in range(0):",
+    ),
+    Fault(
+        "no pin between promise and load",
+        "core/offloader.py",
+        "        self.index.pin(node)\n        record.promise = node\n",
+        "        record.promise = node\n",
+    ),
+    Fault(
+        "store pins nothing on the device",
+        "integrations/vllm/compat.py",
+        "        self._pool.touch(held)\n        self._pinned[job_id] = held\n",
+        "        self._pinned[job_id] = []\n",
+    ),
+    Fault(
+        "fenced sources are not watched",
+        "integrations/vllm/compat.py",
+        "if any(block.block_hash != key for block, key in watched)",
+        "if any(False for block, key in watched)",
+    ),
+    Fault(
+        "store before compute",
+        "integrations/vllm/worker_side.py",
+        "        for job in metadata.early_stores:",
+        "        for job in (*metadata.early_stores, *metadata.stores):",
+    ),
+    Fault(
+        "early stores are late",
+        "integrations/vllm/jobs.py",
+        "self._next.early_stores, self._next.stores = self._next.stores, []",
+        "pass",
+    ),
+    Fault(
+        "wrong group's stride",
+        "device/regions.py",
+        "tensor.storage_address + start,\n            tensor.block_stride_bytes,",
+        "tensor.storage_address + start,\n            tensor.block_stride_bytes"
+        " - tensor.block_stride_bytes % 3,",
+    ),
+    Fault(
+        "head-first eviction",
+        "index/index.py",
+        "            and not node.children\n",
+        "",
+    ),
+    Fault(
+        "ready before its ancestors",
+        "index/index.py",
+        "if node.parent.state is State.READY:\n                self._make_ready",
+        "if True:\n                self._make_ready",
+    ),
+    Fault(
+        "cell freed while a neighbour still shares it",
+        "index/cell_store.py",
+        "            if cell.refs == 0:",
+        "            if cell.refs <= 1:",
+    ),
+    Fault(
+        "compaction forgets to move the bytes",
+        "core/offloader.py",
+        "            self._move(moves) for moves in self.index.cells.take_moves()",
+        "            self._move(moves)\n"
+        "            for moves in [self.index.cells.take_moves(), []][1]",
+    ),
+    Fault(
+        "cell numbers read too early",
+        "core/store_plan.py",
+        "copies.host_blocks.append(cell.number * num_blocks + j)",
+        "copies.host_blocks.append(cell.number * num_blocks + num_blocks - 1 - j)",
+    ),
+    Fault(
+        "reset lets old jobs publish",
+        "index/index.py",
+        "                node.move_to(State.EVICTING)\n",
+        "                node.move_to(State.EVICTING)\n"
+        "                node.state = State.STORING\n",
+    ),
+    Fault(
+        "stale blocks stored after a reset",
+        "core/offloader.py",
+        "            record.is_stale = True\n",
+        "",
+    ),
+    Fault(
+        "rejected drafts are stored",
+        "integrations/vllm/scheduler_side.py",
+        "known = min(computed, len(request.block_hashes) * layout.hash_block_tokens)",
+        "known = computed + layout.hash_block_tokens",
+    ),
+    Fault(
+        "failed load is tried for ever",
+        "core/offloader.py",
+        "            if event.has_failed and record is not None:\n"
+        "                record.num_strikes += 1",
+        "            if event.has_failed and record is not None:\n"
+        "                record.num_strikes += 0",
+    ),
+    Fault(
+        "failed store is published",
+        "core/offloader.py",
+        "            if has_failed:\n                index.fail(node)",
+        "            if False:\n                index.fail(node)",
+    ),
+    Fault(
+        "job ends with the first rank's padding included",
+        "integrations/vllm/translate.py",
+        "return int(spec.unpadded_page_size_bytes)",
+        "return int(spec.page_size_bytes)",
+    ),
+    Fault(
+        "state taken from its place in the table",
+        "integrations/vllm/compat.py",
+        '        if getattr(manager, "has_positionally_stable_blocks", True):',
+        "        if True:",
+    ),
+    Fault(
+        "dead state rule keeps one token too few",
+        "layout/dead_state.py",
+        "return window_tokens - ratio + 1",
+        "return max(window_tokens - ratio - 3, 1)",
+    ),
+)
+
+
+def main() -> int:
+    """Plant the chosen faults; 1 if a fault survives or no longer applies."""
+    word = " ".join(sys.argv[1:])
+    chosen = [fault for fault in FAULTS if word in fault.name]
+    survivors = [fault.name for fault in chosen if not is_caught(fault)]
+    return int(bool(survivors))
+
+
+def is_caught(fault: Fault) -> bool:
+    """Run the suites on a copy with the fault in it."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("src", "tests"):
+            shutil.copytree(ROOT / name, copy / name)
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        source = copy / "src" / "kvcellar" / fault.file
+        text = source.read_text()
+        if text.count(fault.old) != 1:
+            return False
+        source.write_text(text.replace(fault.old, fault.new))
+        for suite in SUITES:
+            caught_by = failing_test(copy, suite.split())
+            if caught_by:
+                time.monotonic() - started
+                return True
+    return False
+
+
+def failing_test(copy: Path, paths: list[str]) -> str:
+    """The first test that fails, or an empty text."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, *paths],
+            cwd=copy,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    except subprocess.TimeoutExpired:
+        return "a hang"
+    if done.returncode == 0:
+        return ""
+    lines = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
+    return lines[0] if lines else done.stdout[-200:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
