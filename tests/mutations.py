@@ -73,8 +73,8 @@ FAULTS = (
     Fault(
         "store pins nothing on the device",
         "integrations/vllm/compat.py",
-        "        self._pool.touch(held)\n        self._pinned[job_id] = held\n",
-        "        self._pinned[job_id] = []\n",
+        "self._pool.touch(pinned)\n            self._pinned[job_id] = pinned",
+        "pass",
     ),
     Fault(
         "fenced sources are not watched",

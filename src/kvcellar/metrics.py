@@ -40,6 +40,7 @@ _TABLE = (
         "Copies that a step had to wait for (lazy mode).",
     ),
     Metric("kvcellar_failed_jobs_total", "Copies that failed on a rank."),
+    Metric("kvcellar_host_capacity_bytes", "Host memory of one rank.", is_gauge=True),
     Metric(
         "kvcellar_host_used_bytes",
         "Payload bytes held in host memory, one rank.",

@@ -2,12 +2,15 @@
 
 from types import SimpleNamespace
 
+from layouts import FULL, LAYOUTS, STATE, WINDOW, group, layout_of
+
+from kvcellar.attention.hybrid import HybridRules
 from kvcellar.core.placement import Placement
 
 
 def due(prompt, through, *, after=-1, junction=0, chunk=32, decode=64):
     record = SimpleNamespace(junction=junction, placed_through=after)
-    return Placement.for_chunks(chunk, decode).due(record, prompt, through)
+    return Placement(chunk, decode).due(record, prompt, through)
 
 
 def test_the_end_of_the_prompt_is_kept():
@@ -37,9 +40,25 @@ def test_decoding_keeps_boundaries_at_its_spacing():
 
 def test_the_spacing_is_whole_chunks():
     """A spacing that is not a multiple of the chunk is rounded up; default 256."""
-    assert 96 == Placement.for_chunks(32, 65).decode_tokens
-    assert 256 == Placement.for_chunks(256, None).decode_tokens
-    assert 256 == Placement.for_chunks(32, None).decode_tokens
+    rules = HybridRules(LAYOUTS["deepseek-v4-like"])
+    assert 96 == Placement.for_rules(rules, 65).decode_tokens
+    assert 256 == Placement.for_rules(rules, None).decode_tokens
+
+
+def test_one_boundary_earlier_is_kept_where_it_is_cheap():
+    """A long window of small blocks shares most of it; one state shares nothing."""
+    long_window = layout_of(
+        group(0, FULL, 32), group(1, WINDOW, 16, 1024), hash_tokens=16, alignment=32
+    )
+    state = layout_of(
+        group(0, FULL, 32), group(1, STATE, 32), hash_tokens=32, alignment=32
+    )
+    for layout, expected in ((long_window, 32), (state, 0), (LAYOUTS["full"], 0)):
+        placement = Placement.for_rules(HybridRules(layout), None)
+        assert expected == placement.step_back_tokens
+    assert [2048, 2080] == Placement(32, 256, 32).due(
+        SimpleNamespace(junction=0, placed_through=-1), 2100, 2080
+    )
 
 
 def test_short_prompts_keep_nothing():

@@ -1,8 +1,12 @@
+import dataclasses
 import json
+from collections.abc import Sequence
 
 import pytest
 from fake_demo_engine import FakeEngine
 
+from kvcellar.demo import script
+from kvcellar.demo.client import Completion
 from kvcellar.demo.play import Played, play
 from kvcellar.demo.report import Report, Setting, make_report, percentile
 from kvcellar.demo.script import Kind, make_conversations, questions
@@ -128,6 +132,41 @@ def test_uncounted_bytes_are_said_to_be(good: Report):
 def test_percentiles_are_nearest_rank(percent: int, expected: int):
     """A percentile is always one of the values."""
     assert percentile([4, 2, 3, 1], percent) == expected
+
+
+class NeverTheSame(FakeEngine):
+    """Answers every question differently, as rounding may; remembers all prompts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, ...]] = []
+
+    def complete(
+        self, prompt: Sequence[int], num_tokens: int, cache_salt: str
+    ) -> Completion:
+        """As the fake, with answers that are numbered."""
+        self.asked.append(tuple(prompt))
+        given = super().complete(prompt, num_tokens, cache_salt)
+        tokens = (1000 + len(self.asked),) * num_tokens
+        return dataclasses.replace(given, tokens=tokens)
+
+
+def test_conversations_go_on_from_equal_first_and_own_last_answers():
+    """Prompts of both salts are equal; a third turn follows what was just answered."""
+    engine = NeverTheSame()
+    played(engine)
+    all_questions = list(questions(NUM_CONVERSATIONS))
+    asked = list(zip(all_questions, engine.asked, strict=True))
+    second_turns: dict[int, set[tuple[int, ...]]] = {}
+    for number, (question, prompt) in enumerate(asked):
+        if question.turn == 1:
+            second_turns.setdefault(question.conversation, set()).add(prompt)
+        if question.turn == 2:
+            before, answered = asked[number - 1][1], 1000 + number
+            assert prompt[: len(before)] == before
+            following = prompt[len(before) : len(before) + script.ANSWER_TOKENS]
+            assert following == (answered,) * script.ANSWER_TOKENS
+    assert {len(prompts) for prompts in second_turns.values()} == {1}
 
 
 def test_every_returning_question_has_a_control():

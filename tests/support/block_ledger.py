@@ -3,6 +3,9 @@
 Under load the same prompt is computed in other batches, and bf16 rounds differently
 there, so answers cannot be compared. Bytes can: whatever a load puts under a prefix
 hash must be, bit for bit, what the engine has computed for that hash at some time.
+
+The engine computes some blocks that it gives no hash, and these are stored as well.
+What they hold when their copy is queued is noted without a hash.
 """
 
 import ctypes
@@ -32,9 +35,11 @@ class BlockLedger:
         self.group_ids = group_ids
         self._seen = {}
         self._computed = {}
+        self._computed_without_hash = {group_id: set() for group_id in group_ids}
         self._loaded = {}
         self.checked, self.wrong = Counter(), Counter()
-        self._watch(worker_side.device)
+        self._watch_loads(worker_side.device)
+        self._watch_stores(worker_side.transfers)
 
     def after_step(self):
         """Look at the blocks that entered the prefix cache since the last look."""
@@ -48,12 +53,13 @@ class BlockLedger:
             digest = self._digest(group_id, block.block_id)
             known = self._computed.setdefault(key, set())
             if self._loaded.pop(block.block_id, None) == digest:
+                is_known = digest in known | self._computed_without_hash[group_id]
                 self.checked[group_id] += 1
-                self.wrong[group_id] += digest not in known
+                self.wrong[group_id] += not is_known
             else:
                 known.add(digest)
 
-    def _watch(self, device):
+    def _watch_loads(self, device):
         """Note what each load has written, in the thread that copies."""
         copy = device.copy
 
@@ -67,6 +73,22 @@ class BlockLedger:
             return num_bytes
 
         device.copy = noted
+
+    def _watch_stores(self, transfers):
+        """Note blocks without a hash when their copy is queued, in the main thread."""
+        submit = transfers.submit
+
+        def noted(job):
+            if job.direction.value == "store":
+                for part in job.copies:
+                    group_id = self.group_ids[part.position]
+                    for block_id in part.device_blocks.tolist():
+                        if self._pool.blocks[block_id].block_hash is None:
+                            digest = self._digest(group_id, block_id)
+                            self._computed_without_hash[group_id].add(digest)
+            submit(job)
+
+        transfers.submit = noted
 
     def _digest(self, group_id, block_id):
         digest = hashlib.blake2b(digest_size=16)

@@ -210,11 +210,6 @@ def test_vllm_50358_too_little_memory_is_found_out_before_anything_is_touched():
     assert "host_memory" in text
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="the check counts the ranks of one replica, although every data-parallel "
-    "replica on the machine maps as much again",
-)
 def test_kserve_6086_replicas_on_one_machine_count_together(engine, monkeypatch):
     """Four local replicas of 64 MiB each: the machine must have 256 MiB."""
     from kvcellar.integrations.vllm import worker_side

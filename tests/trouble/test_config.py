@@ -157,11 +157,6 @@ def test_vllm_57959_negative_bounds_are_refused_when_read(key):
         settings_from_extra_config({key: -1})
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="nothing compares the chunk with the longest request at start, although no "
-    "chunk can then ever be stored",
-)
 def test_vllm_53902_a_chunk_longer_than_any_request_is_warned_of(engine, warnings_said):
     """Chunks of 3200 tokens, requests of at most 2048: a warning with both numbers."""
     layers = stack("FF", F=full(SMALL, 16))
@@ -172,11 +167,6 @@ def test_vllm_53902_a_chunk_longer_than_any_request_is_warned_of(engine, warning
     assert [text for text in warnings_said if "3200" in text and "2048" in text]
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="nothing compares the chunk with the longest request at start, although no "
-    "request can then ever be cached",
-)
 def test_vllm_48401_blocks_longer_than_any_request_are_warned_of(engine, warnings_said):
     """Blocks of 8320 tokens, requests of at most 4096: a warning with both numbers."""
     run = engine(hybrid_layers(8320), prompt_tokens=2000, max_model_len=4096)

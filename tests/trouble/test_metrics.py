@@ -58,11 +58,6 @@ def test_vllm_57596_a_request_that_skips_reading_counts_nothing_here(engine):
     assert 0 == counted(run, "kvcellar_loaded_tokens_total")
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="the size of host memory and the tokens it holds are logged at start, and "
-    "not exported",
-)
 def test_llm_d_router_1650_the_size_behind_the_usage_is_exported(engine):
     """A router must be able to read how much the host tier holds, not only its use."""
     run = engine(FULL_16, prompt_tokens=200)

@@ -35,18 +35,10 @@ class Promise:
 
 @dataclass(slots=True)
 class Store:
-    """Copy blocks to host once the step that is about to run has written them.
-
-    Attributes:
-        is_fenced: leave the device's order of eviction as it is. A source that the
-            engine's prefix cache holds is then not referenced, which would move it in
-            the free queue; if the engine gives it away, the copy must end before the
-            block is written.
-    """
+    """Copy blocks to host once the step that is about to run has written them."""
 
     job_id: int
     copies: list[BlockCopies]
-    is_fenced: bool = False
 
 
 @dataclass(slots=True)

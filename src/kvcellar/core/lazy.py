@@ -22,13 +22,11 @@ from kvcellar.core.waiting import CachedBlocks, WaitingChunk, WaitingRoom
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 
-_SWEEP_CHUNKS = 4096  # waiting chunks above which lost ones are looked for
+_SWEEP_CHUNKS = 256  # waiting chunks above which lost ones are looked for
 
 
 class LazyStores(EagerStores):
     """Plans stores as device blocks are threatened."""
-
-    is_fenced = True
 
     def __init__(
         self, index: Index, settings: Settings, counters: CoreCounters

@@ -190,7 +190,7 @@ class Offloader:
         if not plan.is_empty:
             copies = plan.copies()
             job_id = self._start(plan.record)
-            planned.append(actions.Store(job_id, copies, self._stores.is_fenced))
+            planned.append(actions.Store(job_id, copies))
         return planned
 
     def _move(self, moves: list[CellMove]) -> actions.Move:

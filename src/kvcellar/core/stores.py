@@ -36,8 +36,6 @@ class EagerStores:
         counters: what was decided.
     """
 
-    is_fenced = False  # sources are in use by their request: a reference keeps them
-
     def __init__(
         self, index: Index, settings: Settings, counters: CoreCounters
     ) -> None:
@@ -46,10 +44,8 @@ class EagerStores:
         self.counters = counters
         self.chunk_tokens = index.rules.layout.chunk_tokens
         self.hash_tokens = index.rules.layout.hash_block_tokens
-        self.placement = Placement.for_chunks(
-            self.chunk_tokens,
-            settings.decode_checkpoint_tokens,
-            index.rules.margin_chunks,
+        self.placement = Placement.for_rules(
+            index.rules, settings.decode_checkpoint_tokens
         )
 
     def tokens_computed(

@@ -56,8 +56,7 @@ def play(
         on_question(question)
         prompt = _prompt(conversations[question.conversation], question.turn, answers)
         completion = client.complete(prompt, ANSWER_TOKENS, question.salt)
-        # Both salts continue with the first answer, so that their prompts are equal.
-        answers.setdefault((question.conversation, question.turn), completion.tokens)
+        _keep_answer(answers, question, completion.tokens)
         after = client.metrics().token_sources()
         spent, before = after - before, after
         if question.kind is not Kind.WARM_UP:
@@ -68,6 +67,25 @@ def play(
     played.stored_bytes = samples.total(STORED_BYTES)
     played.loaded_bytes = samples.total(LOADED_BYTES)
     return played
+
+
+def _keep_answer(
+    answers: dict[tuple[int, int], tuple[int, ...]],
+    question: Question,
+    tokens: tuple[int, ...],
+) -> None:
+    """Note with which answer the conversation goes on.
+
+    After the first turn it is the first one given, so that the prompts of both salts
+    are equal. After a later turn it is the last one: the same prompt from a longer
+    cached prefix may be answered differently by rounding, and the device holds what
+    was answered last.
+    """
+    key = (question.conversation, question.turn)
+    if question.turn == 0:
+        answers.setdefault(key, tokens)
+    else:
+        answers[key] = tokens
 
 
 def _prompt(

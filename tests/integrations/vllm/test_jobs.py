@@ -38,15 +38,15 @@ def make_jobs(num_ranks=1):
     return jobs, pool
 
 
-def store(job_id, *device_blocks, is_fenced=False):
+def store(job_id, *device_blocks):
     copies = actions.BlockCopies(
         0, list(device_blocks), list(range(len(device_blocks)))
     )
-    return actions.Store(job_id, [copies], is_fenced)
+    return actions.Store(job_id, [copies])
 
 
-def test_sources_are_referenced_until_all_ranks_reported():
-    """Pinned at the plan, released after the last rank, tail first."""
+def test_unknown_sources_are_referenced_until_all_ranks_reported():
+    """Not in the prefix cache: pinned, released after the last rank, tail first."""
     jobs, pool = make_jobs(num_ranks=2)
     jobs.add(store(1, 3, 4, 5))
     assert [1, 1, 1] == [pool.blocks[i].ref_cnt for i in (3, 4, 5)]
@@ -75,7 +75,7 @@ def test_fenced_sources_keep_their_place_in_the_free_queue():
     """What the prefix cache holds is not referenced; what it does not hold is."""
     jobs, pool = make_jobs()
     pool.blocks[3].block_hash = b"x"
-    jobs.add(store(1, 3, 4, is_fenced=True))
+    jobs.add(store(1, 3, 4))
     assert [0, 1] == [pool.blocks[3].ref_cnt, pool.blocks[4].ref_cnt]
 
 
@@ -83,10 +83,10 @@ def test_a_copy_whose_source_was_given_away_must_end_first():
     """A handed-over job is waited for; one not yet handed over runs ahead."""
     jobs, pool = make_jobs()
     pool.blocks[3].block_hash = pool.blocks[4].block_hash = b"x"
-    jobs.add(store(1, 3, is_fenced=True))
+    jobs.add(store(1, 3))
     handed_over = jobs.take_metadata()
     assert [1] == [job.job_id for job in handed_over.stores]
-    jobs.add(store(2, 4, is_fenced=True))
+    jobs.add(store(2, 4))
     pool.blocks[3].block_hash = pool.blocks[4].block_hash = None
     jobs.end_overtaken()
     jobs.add(store(3, 5))

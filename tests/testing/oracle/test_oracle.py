@@ -132,10 +132,9 @@ def test_a_store_that_copies_a_wrong_block_is_seen(monkeypatch):
 def test_a_pin_that_is_never_released_is_seen(monkeypatch):
     """The oracle can fail: a leaked reference is reported at the end."""
     oracle = make_oracle("llama-3.1-8b", seed=3)
-    jobs = oracle.scheduler.connector.scheduler_side._jobs
-    monkeypatch.setattr(jobs.device_blocks, "release", lambda job_id: None)
-    with pytest.raises(LeakError, match="device blocks"):
-        oracle.run(5)
+    monkeypatch.setattr(oracle.planner.index, "unpin", lambda node: None)
+    with pytest.raises(LeakError, match="pinned nodes"):
+        oracle.run(40)
     oracle.close()
 
 

@@ -53,6 +53,11 @@ class EngineTables:
         row = self._rows[group_id]
         return row[index].block_id if index < len(row) else 0
 
+    def cached_keys(self) -> list[bytes]:
+        """Keys of all blocks of the request that the prefix cache holds."""
+        rows = self._rows
+        return [b.block_hash for row in rows for b in row if b.block_hash is not None]
+
     def is_kept(self, group_id: int, index: int) -> bool:
         """Whether the engine's prefix cache holds the block."""
         row = self._rows[group_id]
@@ -98,9 +103,12 @@ class StepTables(EngineTables):
 class DeviceBlocks:
     """The engine's block pool: what its prefix cache holds, and what copies read.
 
-    A *pinned* block is referenced, so the engine does not reuse it. A *fenced* block is
-    not; ``overtaken`` tells when the engine has given one away, so that the copy can
-    be made to end before the block is written.
+    A source that the prefix cache holds is *fenced*: not referenced, since dropping a
+    reference later would put it in another place of the free queue than the engine
+    would have. ``overtaken`` tells when the engine has given one away, so that the copy
+    can be made to end before the block is written. A source that the cache does not
+    hold goes back to the head of the queue whenever it is freed: it is *pinned* by a
+    reference, so that it is not freed before the copy has ended.
     """
 
     def __init__(self, block_pool: Any) -> None:
@@ -117,22 +125,20 @@ class DeviceBlocks:
         block = cached.get_one_block(block_hash + group_id.to_bytes(4, "big"))
         return block.block_id if block is not None else 0
 
-    def hold(
-        self, job_id: int, groups: Sequence[Sequence[int]], *, is_fenced: bool
-    ) -> None:
+    def hold(self, job_id: int, groups: Sequence[Sequence[int]]) -> None:
         """Keep a job's sources until ``release``; ids per group in table order.
 
-        Fenced, the prefix cache's blocks are watched instead of referenced. References
-        are dropped tail first within each group, the order in which the engine frees.
+        References are dropped tail first within each group, as the engine frees.
         """
         blocks = self._pool.blocks
         held = [blocks[b] for group in groups for b in reversed(group)]
-        if is_fenced:
-            watched = [(b, b.block_hash) for b in held if b.block_hash is not None]
-            self._fenced[job_id] = watched
-            held = [b for b in held if b.block_hash is None]
-        self._pool.touch(held)
-        self._pinned[job_id] = held
+        pinned = [b for b in held if b.block_hash is None]
+        self._fenced[job_id] = [
+            (b, b.block_hash) for b in held if b.block_hash is not None
+        ]
+        if pinned:
+            self._pool.touch(pinned)
+            self._pinned[job_id] = pinned
 
     def release(self, job_id: int) -> None:
         """The job has ended."""
@@ -155,6 +161,11 @@ class DeviceBlocks:
     def holds_last_reference(self) -> bool:
         """Whether some block would become free if its copy ended."""
         return any(b.ref_cnt == 1 for blocks in self._pinned.values() for b in blocks)
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that the engine can give away now."""
+        return int(self._pool.get_num_free_blocks())
 
     def front_of_free_queue(self, count: int) -> list[Any]:
         """The first ``count`` blocks that the engine will give away, in order."""

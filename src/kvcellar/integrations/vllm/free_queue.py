@@ -12,6 +12,11 @@ from kvcellar.integrations.vllm.compat import DeviceBlocks
 _GROUP_ID_BYTES = 4  # a cached block's key ends with its group id
 
 
+def block_key(key: bytes) -> BlockKey:
+    """Group id and prefix hash of a cached block's key."""
+    return int.from_bytes(key[-_GROUP_ID_BYTES:], "big"), key[:-_GROUP_ID_BYTES]
+
+
 class FreeQueueWatch:
     """Reports blocks once, when they come within reach of the queue's head.
 
@@ -22,7 +27,7 @@ class FreeQueueWatch:
 
     def __init__(self, device_blocks: DeviceBlocks, horizon: int) -> None:
         self._device_blocks = device_blocks
-        self._horizon = horizon
+        self.horizon = horizon
         self._places: dict[int, int] = {}
         self._reported: set[bytes] = set()
 
@@ -30,22 +35,19 @@ class FreeQueueWatch:
         """Cached blocks within reach that were not reported at the last look."""
         if not self._is_due():
             return []
-        front = self._device_blocks.front_of_free_queue(2 * self._horizon)
+        front = self._device_blocks.front_of_free_queue(2 * self.horizon)
         self._places = {block.block_id: place for place, block in enumerate(front)}
         keys = {block.block_hash for block in front if block.block_hash is not None}
         new = [b.block_hash for b in front if b.block_hash in keys - self._reported]
         self._reported = keys
-        return [
-            (int.from_bytes(key[-_GROUP_ID_BYTES:], "big"), key[:-_GROUP_ID_BYTES])
-            for key in dict.fromkeys(new)
-        ]
+        return [block_key(key) for key in dict.fromkeys(new)]
 
     def _is_due(self) -> bool:
         """Whether less than a horizon of what was looked at is left."""
-        if len(self._places) < 2 * self._horizon:
+        if len(self._places) < 2 * self.horizon:
             return True
         (head,) = self._device_blocks.front_of_free_queue(1) or (None,)
         if head is None:
             return False
         place = self._places.get(head.block_id)
-        return place is None or place >= self._horizon
+        return place is None or place >= self.horizon

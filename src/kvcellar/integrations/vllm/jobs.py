@@ -105,11 +105,8 @@ class Jobs:
 
     def _store(self, action: actions.Store) -> None:
         assert self.device_blocks is not None
-        self.device_blocks.hold(
-            action.job_id,
-            [copy.device_blocks for copy in action.copies],
-            is_fenced=action.is_fenced,
-        )
+        sources = [copy.device_blocks for copy in action.copies]
+        self.device_blocks.hold(action.job_id, sources)
         job = self._job(action.job_id, Direction.STORE, action.copies)
         self._next.stores.append(job)
 

@@ -24,7 +24,7 @@ from kvcellar.integrations.vllm.compat import (
     group_managers,
     state_group_tokens,
 )
-from kvcellar.integrations.vllm.free_queue import FreeQueueWatch
+from kvcellar.integrations.vllm.free_queue import FreeQueueWatch, block_key
 from kvcellar.integrations.vllm.jobs import Jobs
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
@@ -126,6 +126,13 @@ class SchedulerSide:
                 "kvcellar: speculative decoding is on and the engine has marked no "
                 "drafter's group, so every prefix must match one chunk further"
             )
+        longest = self._vllm_config.model_config.max_model_len
+        if layout.chunk_tokens >= longest:
+            logger.warning(
+                "kvcellar: a chunk is %d tokens and no request can be longer than %d, "
+                "so nothing will ever be served; set a smaller chunk or block size",
+                *(layout.chunk_tokens, longest),
+            )
         logger.info(
             "kvcellar: %s", describe_host_memory(self._settings, self._num_ranks)
         )
@@ -178,7 +185,13 @@ class SchedulerSide:
             )
             first = request.num_computed_tokens
             computed = first + num_tokens - len(drafts)
-            states = handed_over.get(request.request_id, ())
+            # A state stands for the token it was taken at, where the step starts or
+            # ends; vLLM 0.32 hands over others too if block sizes differ (its #54413).
+            states = [
+                state
+                for state in handed_over.get(request.request_id, ())
+                if state[2] in (first, computed)
+            ]
             self._offer(watched, first, computed, states)
             self._rest(watched, computed)
         self._store_threatened()
@@ -192,6 +205,16 @@ class SchedulerSide:
         if threatened:
             assert self._jobs.device_blocks is not None
             self._handle(events.BlocksThreatened(threatened, self._jobs.device_blocks))
+
+    def _store_if_short(self, request_id: str) -> None:
+        """Lazy mode: with few free blocks, those that a request gives up go at once."""
+        blocks = self._jobs.device_blocks
+        if self._free_queue is None or blocks is None:
+            return
+        if blocks.num_free < self._free_queue.horizon:
+            keys = EngineTables(self._managers, request_id).cached_keys()
+            threatened = [block_key(key) for key in keys]
+            self._handle(events.BlocksThreatened(threatened, blocks))
 
     def _take_hand_overs(
         self, scheduler_output: "SchedulerOutput"
@@ -263,6 +286,7 @@ class SchedulerSide:
                 # The last sampled token has no KV yet.
                 computed = min(request.num_computed_tokens, request.num_tokens - 1)
                 self._offer(watched, computed, computed)
+            self._store_if_short(request.request_id)
         self._handle(events.RequestFinished(request.request_id))
 
     def take_report(self, report: Any) -> None:

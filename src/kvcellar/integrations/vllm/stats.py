@@ -105,6 +105,7 @@ class SchedulerCounts:
             "kvcellar_stores_without_block_total": core.stores_without_block,
             "kvcellar_refused_loads_total": core.refused_loads,
             "kvcellar_lost_chunks_total": core.lost_chunks,
+            "kvcellar_host_capacity_bytes": offloader.slabs.geometry.arena_bytes,
             "kvcellar_host_used_bytes": offloader.slabs.used_bytes,
             "kvcellar_host_claimed_bytes": offloader.slabs.claimed_bytes,
         }

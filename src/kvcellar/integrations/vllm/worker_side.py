@@ -89,7 +89,8 @@ class WorkerSide:
         self._layout = layout_for(vllm_config, kv_cache_config, settings)
         parallel = vllm_config.parallel_config
         share = rank_bytes(settings, parallel.world_size)
-        self._num_local_ranks = parallel.local_world_size
+        replicas = parallel.data_parallel_size_local  # each has its own memory
+        self._num_local_ranks = parallel.local_world_size * max(replicas, 1)
         self._geometry = plan_geometry(self._layout, share)
         self._memory: HostMemory | None = None
         self.device: CpuDevice | None = None

@@ -132,8 +132,13 @@ class Oracle:
 
     def finish(self) -> None:
         """Let all requests end; verify that nothing stays held."""
+        self.transfers.slowness = min(self.transfers.slowness, 0.5)
+        num_idle = 0
         while self.scheduler.has_requests():
             self.step()
+            num_idle = 0 if self._live else num_idle + 1
+            if num_idle > HANG_STEPS:
+                raise HangError("no request is left, and the engine still has work")
         self._assert_nothing_held()
 
     def disturb(self) -> None:
