@@ -47,9 +47,12 @@ def measure(options: Options) -> list[Table]:
 
 def kept_row(model: Model, num_tokens: int, options: Options) -> Row:
     """One prompt in kvcellar and in vLLM's connectors."""
-    rig = PlannerRig(model, 2**38)
-    rig.store("prompt", rig.hashes(num_tokens, 1), num_tokens, STEP_TOKENS)
+    rig = _kept(model, num_tokens)
     counters = rig.offloader.counters
+    dead = None
+    if model.compressor_ratios:
+        without = _kept(model.without_dead_state, num_tokens)
+        dead = without.offloader.slabs.used_bytes / MIB
     simple, offloading = None, None
     if options.has_vllm:
         simple, offloading = (size / MIB for size in _native_bytes(model, num_tokens))
@@ -57,6 +60,7 @@ def kept_row(model: Model, num_tokens: int, options: Options) -> Row:
         "model": model.name,
         "prompt_tokens": num_tokens,
         "kvcellar_mib": rig.offloader.slabs.used_bytes / MIB,
+        "without_dead_state_mib": dead,
         "chunks": counters.stored_chunks,
         "checkpoints": counters.stored_checkpoints,
         "simple_mib": simple,
@@ -65,6 +69,12 @@ def kept_row(model: Model, num_tokens: int, options: Options) -> Row:
         "aligned_tails_mib": _rows_mib(model, num_tokens, _aligned_tails),
         "end_only_mib": _rows_mib(model, num_tokens, _end_only),
     }
+
+
+def _kept(model: Model, num_tokens: int) -> PlannerRig:
+    rig = PlannerRig(model, 2**38)
+    rig.store("prompt", rig.hashes(num_tokens, 1), num_tokens, STEP_TOKENS)
+    return rig
 
 
 def _native_bytes(model: Model, num_tokens: int) -> tuple[int, int]:
@@ -113,16 +123,24 @@ def point_row(model: Model) -> Row:
     rules = HybridRules(model.layout)
     needed = rules.checkpoint_blocks(STEP_TOKENS)
     num_blocks = sum(len(blocks) for _, blocks in needed)
-    payload = sum(model.layout.cell_bytes(p) * len(blocks) for p, blocks in needed)
+    payload = _point_mib(model) * MIB
     budget = DEEPSEEK_BUDGET_MIB if model.is_mla else None
     return {
         "model": model.name,
         "kvcellar_mib": payload / MIB,
+        "without_dead_state_mib": _point_mib(model.without_dead_state)
+        if model.compressor_ratios
+        else None,
         "budget_mib": budget,
         "within": None if budget is None else payload / MIB <= budget,
         "native_rows_mib": num_blocks * model.row_bytes / MIB,
         "blocks": num_blocks,
     }
+
+
+def _point_mib(model: Model) -> float:
+    needed = HybridRules(model.layout).checkpoint_blocks(STEP_TOKENS)
+    return sum(model.layout.cell_bytes(p) * len(b) for p, b in needed) / MIB
 
 
 def in_use_rows(options: Options) -> list[Row]:

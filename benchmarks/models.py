@@ -4,8 +4,10 @@ Figures are one rank's, without tensor parallelism. Source: the layer shapes tha
 0.32 declares for these models, grouped by vLLM's own code.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+from kvcellar.layout.dead_state import with_dead_state_rule
 from kvcellar.layout.groups import (
     AttentionKind,
     CacheLayout,
@@ -24,12 +26,20 @@ class Model:
         row_bytes: bytes of one block of any group in the engine's pool, padding
             included; vLLM's connectors keep this much for every block they store.
         is_mla: whether the engine describes its layers as MLA.
+        compressor_ratios: compression ratio of groups that hold a compressor's state.
     """
 
     name: str
     layout: CacheLayout
     row_bytes: int
     is_mla: bool = False
+    compressor_ratios: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def without_dead_state(self) -> "Model":
+        """The same with kvcellar's rule for such states, as it is by default."""
+        layout = with_dead_state_rule(self.layout, self.compressor_ratios)
+        return replace(self, layout=layout)
 
 
 def _group(
@@ -75,7 +85,13 @@ def deepseek_v4_flash() -> Model:
         alignment_tokens=256,
         scheduler_block_tokens=256,
     )
-    return Model("DeepSeek-V4-Flash", layout, 1002240, is_mla=True)
+    return Model(
+        "DeepSeek-V4-Flash",
+        layout,
+        1002240,
+        is_mla=True,
+        compressor_ratios={3: 4, 4: 128},
+    )
 
 
 def gemma3_27b() -> Model:

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import kvcellar
 
 IMPORT_ALL_WITHOUT_ENGINE = """
 import importlib, pkgutil, sys
@@ -73,3 +76,22 @@ def test_the_package_itself_loads_only_the_standard_library():
     loaded = set(run_python(code).split())
     assert "numpy" not in loaded
     assert not loaded & {"torch", "vllm", "transformers"}
+
+
+def test_only_layout_and_attention_name_a_kind() -> None:
+    """All else asks ``needed()``; the engine's names are translated in one file."""
+    package = Path(kvcellar.__file__).parent
+    # The last builds layouts for a toy model, as a layout test would.
+    translators = {"integrations/vllm/translate.py", "testing/compressed_model.py"}
+    allowed = {"attention", "layout", *translators}
+    naming = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "AttentionKind" in path.read_text(encoding="utf-8")
+    }
+    outside = {
+        name
+        for name in naming
+        if name not in allowed and name.partition("/")[0] not in allowed
+    }
+    assert set() == outside

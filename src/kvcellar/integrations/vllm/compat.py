@@ -152,7 +152,8 @@ class DeviceBlocks:
         jobs = [
             job_id
             for job_id, watched in self._fenced.items()
-            if any(block.block_hash != key for block, key in watched)
+            # Given away and computed again it has an equal key, but not the same one.
+            if any(block.block_hash is not key for block, key in watched)
         ]
         for job_id in jobs:
             del self._fenced[job_id]
