@@ -154,3 +154,10 @@ def test_modes_offered_are_those_of_the_settings(command: str, given: list[str])
         options = parser.parse_args([command, *given, "--mode", mode])
         assert settings_from_extra_config({"mode": options.mode}).mode == mode
     assert parser.parse_args([command, *given]).mode == Settings().mode
+
+
+def test_a_negative_size_is_refused_in_one_sentence():
+    """Not taken for an option: the key, the value and what to do."""
+    done = run_cli("serve", "model", "--host-memory", "-3GiB")
+    assert 2 == done.returncode
+    assert "host_memory='-3GiB' cannot be used" in done.stderr

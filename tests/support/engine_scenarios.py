@@ -16,6 +16,12 @@ SOURCE = Path(random.__file__).read_text() + Path(tempfile.__file__).read_text()
 BLOCK_TOKENS = {"gemma3": 32, "llama4": 128, "llama": 32, "qwen3-next": 256}
 # Two or three prompts.
 NUM_DEVICE_BLOCKS = {"gemma3": 250, "llama4": 70, "llama": 150, "qwen3-next": 40}
+# Lazy mode looks two steps ahead: with small steps most of the device is behind that.
+SMALL_STEPS = {"max_num_seqs": 1, "max_num_batched_tokens": 256}
+FEW_THREATENED = {
+    "gemma3": SMALL_STEPS,
+    "qwen3-next": SMALL_STEPS | {"num_gpu_blocks_override": 64},
+}
 SMALL_HOST_MEMORY = {"gemma3": "12MiB", "qwen3-next": "16MiB"}  # some ten prompts
 PROMPT_CHARACTERS = 1700  # a token each (byte-level tokenizer); inside a local chunk
 
@@ -113,9 +119,7 @@ def prompts(count):
 
 def restore(model, mode):
     """Prompts that left the device come back equal to a device hit."""
-    # Lazy mode looks two steps ahead: with small steps most of the device is behind.
-    small_steps = {"max_num_seqs": 1, "max_num_batched_tokens": 256}
-    engine = Engine(model, mode, **(small_steps if mode == "lazy" else {}))
+    engine = Engine(model, mode, **(FEW_THREATENED[model] if mode == "lazy" else {}))
     asked = prompts(8)
     cold, control = [], []
     for prompt in asked:
@@ -164,7 +168,7 @@ def stress(model, mode):
             if rng.random() < 0.5:
                 prompt += SOURCE[-rng.randint(1, 300) :]
             params = SamplingParams(
-                temperature=0, max_tokens=rng.randint(1, 60), ignore_eos=True
+                temperature=0, max_tokens=rng.randint(1, 30), ignore_eos=True
             )
             llm.add_request(f"r{started}", prompt, params)
             live.add(f"r{started}")
@@ -194,9 +198,14 @@ def stress(model, mode):
     }
 
 
-def failing_loads(model, mode):
-    """A load that fails ends as a recompute of that one request, once."""
+def disturb(model, mode):
+    """Failing loads and resets, one after the other in one engine."""
     engine = Engine(model, mode)
+    return {"failing loads": failing_loads(engine), "reset": reset(engine)}
+
+
+def failing_loads(engine):
+    """A load that fails ends as a recompute of that one request, once."""
     asked = prompts(6)
     control = [engine.ask(prompt) for prompt in asked]
     from vllm.distributed.kv_transfer import get_kv_transfer_group
@@ -224,9 +233,8 @@ def failing_loads(model, mode):
     }
 
 
-def reset(model, mode):
+def reset(engine):
     """After a reset of everything nothing is served; after it, new prompts are."""
-    engine = Engine(model, mode)
     prompt, others = prompts(1)[0], prompts(6)[1:]
     engine.ask(prompt)
     plain = engine.llm.reset_prefix_cache()
@@ -247,7 +255,7 @@ def reset(model, mode):
     }
 
 
-SCENARIOS = {s.__name__: s for s in (restore, stress, failing_loads, reset)}
+SCENARIOS = {s.__name__: s for s in (restore, stress, disturb)}
 
 
 def main():

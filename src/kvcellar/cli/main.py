@@ -61,11 +61,23 @@ def _parse(
     if "--" in given:
         split = given.index("--")
         own, verbatim = given[:split], given[split + 1 :]
-    options, unknown = parser.parse_known_args(own)
+    options, unknown = parser.parse_known_args(_with_negative_values(own))
     vllm_arguments = (*unknown, *verbatim)
     if vllm_arguments and not options.takes_vllm_arguments:
         parser.error(f"unrecognized arguments: {' '.join(vllm_arguments)}")
     return options, vllm_arguments
+
+
+def _with_negative_values(given: list[str]) -> list[str]:
+    """Join ``--host-memory -3GiB``: its own check refuses it better than argparse."""
+    joined: list[str] = []
+    for word in given:
+        is_negative = word.startswith("-") and word[1:2].isdigit()
+        if is_negative and joined and joined[-1] == "--host-memory":
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _log_to_stderr() -> None:

@@ -21,8 +21,11 @@ NOTHING_LEFT = {
 }
 # The last one inside a prompt of 1,700 tokens.
 LAST_BOUNDARY = {"gemma3": 1696, "llama4": 1664, "llama": 1696, "qwen3-next": 1536}
-CHUNKS_OF_ALL_PROMPTS = {"gemma3": 8 * 53, "qwen3-next": 8 * 6}
-ALARM = re.compile(r"Traceback|\bERROR\b|WARNING.*kvcellar", re.IGNORECASE)
+# Chunks that lazy mode has copied when all 8 prompts were asked, at most: the device
+# still holds the last one. Of Gemma 3 it is the last chunk only, since a checkpoint
+# that the engine does not keep is stored at once with the path it stands on.
+MOST_CHUNKS_AT_FIRST = {"gemma3": 8 * 53 - 1, "qwen3-next": 7 * 6}
+ALARM = re.compile(r"Traceback|\bERROR\b|\bWARNING\b.*kvcellar: ")
 
 
 def run(scenario, model, mode="eager", *, is_alarming=False):
@@ -59,9 +62,9 @@ def test_restored_prompts_equal_a_device_hit(model, mode):
     assert 5 * boundaries[0] <= figures["counters"]["loaded_tokens"]
     needs_checkpoints = model != "llama"
     assert needs_checkpoints == (figures["counters"]["stored_checkpoints"] > 0)
-    if mode == "lazy":  # what the device still held had not been copied
-        stored = figures["chunks stored before any return"]
-        assert 0 < stored < CHUNKS_OF_ALL_PROMPTS[model]
+    if mode == "lazy":
+        num_chunks = figures["chunks stored before any return"]
+        assert 0 < num_chunks <= MOST_CHUNKS_AT_FIRST[model]
     assert NOTHING_LEFT == figures["leftovers"]
 
 
@@ -84,9 +87,15 @@ def test_a_busy_engine_ends_every_request_and_leaves_nothing(model, mode, num_re
     assert NOTHING_LEFT == figures["leftovers"]
 
 
-def test_a_failed_load_is_recomputed_once():
+@pytest.fixture(scope="module")
+def disturbed():
+    """Figures of an engine whose loads fail and whose caches are reset."""
+    return run("disturb", "gemma3", is_alarming=True)
+
+
+def test_a_failed_load_is_recomputed_once(disturbed):
     """The request gets its right answer without a second try; others are served."""
-    figures = run("failing_loads", "gemma3", is_alarming=True)
+    figures = disturbed["failing loads"]
     assert (1, 0) == (figures["failures"], figures["failed cached"])
     assert figures["failed tokens equal cold"]
     assert LAST_BOUNDARY["gemma3"] == figures["later cached"]
@@ -94,9 +103,9 @@ def test_a_failed_load_is_recomputed_once():
     assert NOTHING_LEFT == figures["leftovers"]
 
 
-def test_reset_clears_what_it_says():
+def test_reset_clears_what_it_says(disturbed):
     """A plain reset leaves host memory warm; with the connector nothing is served."""
-    figures = run("reset", "gemma3")
+    figures = disturbed["reset"]
     assert (True, 1696) == (figures["plain"], figures["after plain"])
     assert (True, 0) == (figures["everything"], figures["after everything"])
     assert 1696 == figures["again"]
