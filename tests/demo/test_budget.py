@@ -112,7 +112,7 @@ def test_a_state_costs_the_same_however_long_the_prompt_is():
         ({}, 32),
         (GEMMA3_270M, 32),
         ({"layer_types": ["chunked_attention", "full_attention"]}, 128),
-        # vLLM's start-up log: "Setting attention block size to N tokens".
+        # Page sizes of vLLM's MambaSpec and FullAttentionSpec: 68,608 and 512 bytes.
         (TINY_STATE, 160),
         ({"text_config": TINY_STATE}, 160),
         # Where no head's width is given: 384 numbers in 12 heads.

@@ -164,7 +164,7 @@ def stress(model, mode):
     while ended < num_requests:
         while len(live) < 8 and started < num_requests:
             base = rng.choice(bases)
-            prompt = base[: rng.choice([len(base), 1200, rng.randint(1, len(base))])]
+            prompt = base[: rng.choice([len(base), 600, rng.randint(1, 600)])]
             if rng.random() < 0.5:
                 prompt += SOURCE[-rng.randint(1, 300) :]
             params = SamplingParams(
