@@ -11,6 +11,7 @@ Checkpoints that the engine would not keep cannot wait: they are stored at once.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvcellar.config import Settings
 from kvcellar.core.counters import CoreCounters
@@ -32,6 +33,10 @@ class LazyStores(EagerStores):
         self, index: Index, settings: Settings, counters: CoreCounters
     ) -> None:
         super().__init__(index, settings, counters)
+        if not index.rules.margin_chunks:
+            # The engine keeps no blocks for a second boundary, so it could not wait,
+            # and would bring the prompt's whole path along at once.
+            self.placement = replace(self.placement, step_back_tokens=0)
         self.waiting = WaitingRoom(index.rules)
         self._sweep_at = _SWEEP_CHUNKS
 

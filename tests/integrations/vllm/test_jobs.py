@@ -97,6 +97,17 @@ def test_a_copy_whose_source_was_given_away_must_end_first():
     assert 2 == jobs.num_overtaken
 
 
+def test_a_source_given_away_and_hashed_alike_again_is_overtaken():
+    """The same prefix in the same block, not yet computed: an equal key, another one."""
+    jobs, pool = make_jobs()
+    pool.blocks[3].block_hash = bytes([1, 2])
+    jobs.add(store(1, 3))
+    jobs.take_metadata()
+    pool.blocks[3].block_hash = bytes([1]) + bytes([2])
+    jobs.end_overtaken()
+    assert [1] == jobs.take_metadata().overtaken
+
+
 def test_waiting_helps_only_if_a_copy_holds_the_last_reference():
     """The engine waits instead of preempting when a copy's end frees a block."""
     jobs, pool = make_jobs()
