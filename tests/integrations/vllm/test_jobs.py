@@ -98,7 +98,7 @@ def test_a_copy_whose_source_was_given_away_must_end_first():
 
 
 def test_a_source_given_away_and_hashed_alike_again_is_overtaken():
-    """The same prefix in the same block, not yet computed: an equal key, another one."""
+    """The same prefix in the same block, not computed yet: another key object."""
     jobs, pool = make_jobs()
     pool.blocks[3].block_hash = bytes([1, 2])
     jobs.add(store(1, 3))
