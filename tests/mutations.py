@@ -79,7 +79,7 @@ FAULTS = (
     Fault(
         "fenced sources are not watched",
         "integrations/vllm/compat.py",
-        "if any(block.block_hash != key for block, key in watched)",
+        "if any(block.block_hash is not key for block, key in watched)",
         "if any(False for block, key in watched)",
     ),
     Fault(
@@ -127,10 +127,10 @@ FAULTS = (
         "            for moves in [self.index.cells.take_moves(), []][1]",
     ),
     Fault(
-        "cell numbers read too early",
+        "blocks of a cell in another order",
         "core/store_plan.py",
-        "copies.host_blocks.append(cell.number * num_blocks + j)",
-        "copies.host_blocks.append(cell.number * num_blocks + num_blocks - 1 - j)",
+        "copies.host_blocks += range(first, first + len(device_blocks))",
+        "copies.host_blocks += [*range(first, first + len(device_blocks))][::-1]",
     ),
     Fault(
         "reset lets old jobs publish",
@@ -174,7 +174,7 @@ FAULTS = (
     Fault(
         "state taken from its place in the table",
         "integrations/vllm/compat.py",
-        '        if getattr(manager, "has_positionally_stable_blocks", True):',
+        "        if tokens_per_block is None:",
         "        if True:",
     ),
     Fault(
