@@ -191,6 +191,7 @@ def main() -> int:
     word = " ".join(sys.argv[1:])
     chosen = [fault for fault in FAULTS if word in fault.name]
     survivors = [fault.name for fault in chosen if not is_caught(fault)]
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} faults caught", survivors)
     return int(bool(survivors))
 
 
@@ -205,13 +206,16 @@ def is_caught(fault: Fault) -> bool:
         source = copy / "src" / "kvcellar" / fault.file
         text = source.read_text()
         if text.count(fault.old) != 1:
+            print(f"{fault.name}: DOES NOT APPLY ({text.count(fault.old)} places)")
             return False
         source.write_text(text.replace(fault.old, fault.new))
         for suite in SUITES:
             caught_by = failing_test(copy, suite.split())
             if caught_by:
-                time.monotonic() - started
+                seconds = time.monotonic() - started
+                print(f"{fault.name}: caught in {seconds:.0f} s by {caught_by}")
                 return True
+    print(f"{fault.name}: SURVIVED")
     return False
 
 
