@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # The quickest to fail come first; a fault is caught by the first file that fails.
 SUITES = (
     "tests/core tests/index tests/attention",
-    "tests/layout tests/device tests/transfer tests/config",
+    "tests/layout tests/device tests/transfer tests/integrations/vllm/test_jobs.py",
     "tests/testing/oracle/test_oracle.py",
 )
 
