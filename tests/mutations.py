@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 # The quickest to fail come first; a fault is caught by the first file that fails.
 SUITES = (
     "tests/core tests/index tests/attention",
-    "tests/layout tests/device tests/transfer tests/integrations/vllm/test_jobs.py",
+    "tests/layout tests/device tests/transfer tests/integrations/vllm "
+    "--ignore tests/integrations/vllm/test_real_engine.py",
     "tests/testing/oracle/test_oracle.py",
 )
 
@@ -146,10 +147,16 @@ FAULTS = (
         "",
     ),
     Fault(
-        "rejected drafts are stored",
-        "integrations/vllm/scheduler_side.py",
-        "known = min(computed, len(request.block_hashes) * layout.hash_block_tokens)",
-        "known = computed + layout.hash_block_tokens",
+        "no chunk more than the drafter resumes at",
+        "core/placement.py",
+        "steps_back = bool(rules.margin_chunks) or _is_cheap_to_step_back(rules)",
+        "steps_back = False",
+    ),
+    Fault(
+        "spaced checkpoints beyond their budget",
+        "core/placement.py",
+        "return share * chunk_bytes / (checkpoint_bytes * rules.chunk_tokens)",
+        "return 2 * share * chunk_bytes / (checkpoint_bytes * rules.chunk_tokens)",
     ),
     Fault(
         "failed load is tried for ever",

@@ -7,6 +7,7 @@ its meaning. Whatever is not in the table is refused: a typo must not become a d
 
 import difflib
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from kvcellar.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 DEFAULT_HOST_MEMORY_BYTES = 8 * 2**30  # the default of vLLM's own connector
+DEFAULT_SPACED_SHARE = 0.25
 
 _UNIT_BYTES = {
     "B": 1,
@@ -68,6 +70,8 @@ class Settings:
         store_decoded: whether generated tokens are stored as well as the prompt.
         decode_checkpoint_tokens: generated tokens between two checkpoints; None
             leaves the spacing to the placement rules.
+        spaced_checkpoint_share: bytes of the checkpoints inside a long prefill, as a
+            share of the bytes of its chunks; 0 for no such checkpoints. Eager mode.
         dead_state: whether state that no resumed layer reads is left out, on the
             models for which that is proven.
     """
@@ -82,6 +86,7 @@ class Settings:
     max_store_tokens: int | None = None
     store_decoded: bool = True
     decode_checkpoint_tokens: int | None = None
+    spaced_checkpoint_share: float = DEFAULT_SPACED_SHARE
     dead_state: bool = True
 
 
@@ -219,6 +224,13 @@ def _switch(value: object, key: str) -> bool:
     return value
 
 
+def _share(value: object, key: str) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < math.inf:  # type: ignore[operator]  # a number
+        raise _refusal(key, value, "write a number that is not negative, such as 0.25")
+    return float(value)  # type: ignore[arg-type]
+
+
 def _one_of(*allowed: str) -> Callable[[object, str], str]:
     def read(value: object, key: str) -> str:
         if not isinstance(value, str) or value not in allowed:
@@ -260,4 +272,5 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "dead_state": ("dead_state", _switch),
     "offload_prompt_only": ("store_decoded", _prompt_only_switch),
     "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
+    "spaced_checkpoint_share": ("spaced_checkpoint_share", _share),
 }

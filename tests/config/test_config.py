@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kvcellar.config import (
@@ -35,6 +35,7 @@ VALID: dict[str, object] = {
     "store_decoded": False,
     "offload_prompt_only": True,
     "decode_checkpoint_tokens": 1024,
+    "spaced_checkpoint_share": 0.5,
 }
 BYTE_KEYS = [key for key in VALID if "memory" in key or "bytes" in key]
 SWITCH_KEYS = ["lazy_offload", "store_decoded", "offload_prompt_only"]
@@ -116,6 +117,7 @@ def test_own_keys_fill_their_settings() -> None:
         "max_store_tokens": 100,
         "store_decoded": False,
         "decode_checkpoint_tokens": 1024,
+        "spaced_checkpoint_share": 1,
     }
     expected = Settings(
         host_memory_bytes=4 * GIB,
@@ -125,6 +127,7 @@ def test_own_keys_fill_their_settings() -> None:
         max_store_tokens=100,
         store_decoded=False,
         decode_checkpoint_tokens=1024,
+        spaced_checkpoint_share=1.0,
     )
     assert expected == settings_from_extra_config(extra)
 
@@ -259,12 +262,30 @@ JUNK = st.one_of(
 )
 
 
+def _is_a_share(key: str, value: object) -> bool:
+    return key == "spaced_checkpoint_share" and isinstance(value, float)
+
+
 @given(st.sampled_from(sorted(VALID)), JUNK)
 def test_wrong_values_are_refused_with_key_and_value(key: str, value: object) -> None:
     """Whatever nonsense a key is given, the refusal names the key and the value."""
+    assume(not _is_a_share(key, value))
     with pytest.raises(ConfigError) as refusal:
         settings_from_extra_config({key: value})
     assert f"{key}={value!r}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("value", [-0.5, float("nan"), float("inf"), True, "0.5"])
+def test_a_share_is_a_number_that_is_not_negative(value: object) -> None:
+    """Above 1 is allowed: checkpoints may be larger than the chunks below them."""
+    with pytest.raises(ConfigError, match=r"write a number that is not negative"):
+        settings_from_extra_config({"spaced_checkpoint_share": value})
+    assert (
+        3.0
+        == settings_from_extra_config(
+            {"spaced_checkpoint_share": 3}
+        ).spaced_checkpoint_share
+    )
 
 
 @given(st.sampled_from(INT_KEYS), st.booleans() | st.integers().map(str))

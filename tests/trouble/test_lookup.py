@@ -134,7 +134,12 @@ def test_vllm_50359_a_hit_shortened_by_one_group_is_one_that_all_can_load():
 def test_sglang_35129_tokens_outside_the_window_do_not_veto(engine):
     """A session of 110,000 tokens, of whose window only the end is kept, hits whole."""
     layers = stack("FW", F=full(SMALL, 64), W=window_layer(SMALL, 128, 64))
-    run = engine(layers, prompt_tokens=111_000, max_num_batched_tokens=16_384)
+    run = engine(
+        layers,
+        extra={"spaced_checkpoint_share": 0},
+        prompt_tokens=111_000,
+        max_num_batched_tokens=16_384,
+    )
     tokens = prompt(110_000)
     first = run.ask(tokens)
     assert {0: 1718, 1: 2} == run.num_copied("store")

@@ -99,14 +99,13 @@ def test_vllm_51886_a_repeat_and_a_second_branch_hit(engine):
     assert 512 == run.ask(tokens[:700] + prompt(300, 2)).loaded_tokens
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="no boundary inside a long prompt is kept before somebody branches there; "
-    "the design's spaced checkpoints in long prefills are not built yet",
-)
 def test_vllm_51886_the_first_branch_hits(engine):
-    """Sharing 700 of 1000 tokens with the only earlier prompt hits 512."""
-    run = engine(full_and_window(256, 64, 128), prompt_tokens=1200)
+    """Sharing 700 of 1000 tokens with the only earlier prompt hits 512.
+
+    A checkpoint is as large as two of the three chunks here, so the share must allow it.
+    """
+    extra = {"spaced_checkpoint_share": 1}
+    run = engine(full_and_window(256, 64, 128), extra=extra, prompt_tokens=1200)
     tokens = prompt(1000)
     run.ask(tokens)
     run.drop_device()
@@ -178,7 +177,8 @@ def test_vllm_42258_only_window_blocks_that_a_hit_can_read_are_kept(
 
 def test_vllm_42258_what_is_stored_is_what_look_ups_load(engine):
     """Every block that a prompt stored is read back by its repeat, at four lengths."""
-    run = engine(full_and_window(32, 16, 32), prompt_tokens=400)
+    extra = {"spaced_checkpoint_share": 0}  # a repeat reads what is kept at the end
+    run = engine(full_and_window(32, 16, 32), extra=extra, prompt_tokens=400)
     for seed, num_tokens in enumerate((112, 129, 255, 300)):
         before = run.num_copied("store"), run.num_copied("load")
         run.drop_device()

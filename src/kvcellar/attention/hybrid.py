@@ -29,6 +29,8 @@ class HybridRules:
             is stored. A drafter's entry at the last token before the point was made
             from the token after it: one more chunk in common proves that it is right.
             Source: drop of the last EAGLE block, KVCacheCoordinator, vLLM 0.32.
+        is_overwritten: whether some group can be kept only where the engine sets a
+            copy of its state aside.
     """
 
     def __init__(self, layout: CacheLayout) -> None:
@@ -43,6 +45,7 @@ class HybridRules:
         self.checkpoint_positions = layout.checkpoint_positions
         self.chunk_tokens = layout.chunk_tokens
         self.margin_chunks = int(layout.has_drafter)
+        self.is_overwritten = any(group.kind.is_overwritten for group in layout.groups)
 
     def needs_checkpoint(self, boundary: int) -> bool:
         """Whether resuming at ``boundary`` reads any block outside the chunks.

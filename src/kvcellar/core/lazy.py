@@ -33,9 +33,10 @@ class LazyStores(EagerStores):
         self, index: Index, settings: Settings, counters: CoreCounters
     ) -> None:
         super().__init__(index, settings, counters)
+        # The engine keeps no blocks for boundaries inside a prompt: these could not
+        # wait, and would bring the prompt's whole path along at once.
+        self.placement = replace(self.placement, spaced_per_token=0.0)
         if not index.rules.margin_chunks:
-            # The engine keeps no blocks for a second boundary, so it could not wait,
-            # and would bring the prompt's whole path along at once.
             self.placement = replace(self.placement, step_back_tokens=0)
         self.waiting = WaitingRoom(index.rules)
         self._sweep_at = _SWEEP_CHUNKS

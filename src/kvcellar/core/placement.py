@@ -7,6 +7,10 @@
   of a prompt then loses a chunk, not everything.
 * *Junction*: where a prompt leaves a known path; whoever shares that far again
   profits.
+* *Spaced*: inside a long prefill, at a half, a quarter, an eighth of it before its last
+  boundary, as many as a byte budget allows. Whoever is the first to leave the path
+  recomputes about as much again as he brings, not everything. A deeper one supersedes
+  them at once, so when memory is short they are the first to go.
 * *Handed over*: what the engine itself keeps. Recurrent state can be copied then and at
   no other time.
 * *End of turn*: boundaries that decoding crosses, at a fixed spacing. They cannot wait
@@ -17,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kvcellar.attention.hybrid import HybridRules
+from kvcellar.config import Settings
 from kvcellar.core.record import RequestRecord
 
 MOST_EXTRA = 0.25  # of a checkpoint's bytes, for a second one a chunk earlier
@@ -33,19 +38,46 @@ class Placement:
             ``chunk_tokens``.
         step_back_tokens: how far before the last boundary of a prompt another one is
             kept; 0 for none.
+        spaced_per_token: boundaries kept inside a prefill, per token of it.
     """
 
     chunk_tokens: int
     decode_tokens: int
     step_back_tokens: int = 0
+    spaced_per_token: float = 0.0
 
     @classmethod
-    def for_rules(cls, rules: HybridRules, decode_tokens: int | None) -> "Placement":
+    def for_rules(cls, rules: HybridRules, settings: Settings) -> "Placement":
         """Round the spacing up to whole chunks; step back for a drafter or if cheap."""
         chunk = rules.chunk_tokens
-        spacing = -(-(decode_tokens or DEFAULT_DECODE_TOKENS) // chunk) * chunk
+        decode_tokens = settings.decode_checkpoint_tokens or DEFAULT_DECODE_TOKENS
+        spacing = -(-decode_tokens // chunk) * chunk
         steps_back = bool(rules.margin_chunks) or _is_cheap_to_step_back(rules)
-        return cls(chunk, spacing, chunk if steps_back else 0)
+        return cls(
+            chunk,
+            spacing,
+            chunk if steps_back else 0,
+            _spaced_per_token(rules, settings.spaced_checkpoint_share),
+        )
+
+    def spaced(self, first_token: int, num_prompt_tokens: int) -> tuple[int, ...]:
+        """Boundaries inside a prefill to keep besides those at its end, descending.
+
+        Args:
+            first_token: where the prefill starts; what lies before was loaded or is
+                on the device.
+            num_prompt_tokens: where it ends.
+        """
+        chunk = self.chunk_tokens
+        last = num_prompt_tokens // chunk * chunk
+        length = last - first_token
+        boundaries = []
+        for _ in range(int(length * self.spaced_per_token)):
+            length //= 2
+            if length < chunk:
+                break
+            boundaries.append(last - length // chunk * chunk)
+        return tuple(boundaries)
 
     def due(
         self,
@@ -62,7 +94,7 @@ class Placement:
         repeat = (num_prompt_tokens - 1) // chunk * chunk
         offered = (b for b in handed_over if b % chunk == 0)
         before = last - self.step_back_tokens
-        candidates = (record.junction, before, repeat, last, *offered)
+        candidates = (record.junction, *record.spaced, before, repeat, last, *offered)
         wanted = {b for b in candidates if after < b <= through}
         first_decoded = max(after, last) // self.decode_tokens + 1
         last_decoded = through // self.decode_tokens
@@ -74,13 +106,33 @@ class Placement:
 
 def _is_cheap_to_step_back(rules: HybridRules) -> bool:
     """Whether the checkpoint one chunk earlier adds few bytes to the largest one."""
+    total, last = _largest(rules)
+    held = {p: set(blocks) for p, blocks in rules.checkpoint_blocks(last)}
+    earlier = _num_bytes(rules, last - rules.chunk_tokens, held)
+    return total > 0 and earlier <= total * MOST_EXTRA
+
+
+def _spaced_per_token(rules: HybridRules, share: float) -> float:
+    """How many checkpoints ``share`` of the chunks' bytes pays for, per token.
+
+    0 where chunks alone suffice, and where the engine keeps only the states that it
+    sets aside: those come by themselves.
+    """
+    layout = rules.layout
+    checkpoint_bytes, _ = _largest(rules)
+    if not checkpoint_bytes or rules.is_overwritten:
+        return 0.0
+    chunk_bytes = sum(layout.cell_bytes(p) for p in rules.chunk_positions)
+    return share * chunk_bytes / (checkpoint_bytes * rules.chunk_tokens)
+
+
+def _largest(rules: HybridRules) -> tuple[int, int]:
+    """Bytes of the largest checkpoint, and a boundary at which one is as large."""
     layout, chunk = rules.layout, rules.chunk_tokens
     longest = max((g.span_tokens or 0 for g in layout.groups), default=0)
     first = (longest // chunk + 2) * chunk  # beyond all windows
     boundaries = range(first, first + longest + chunk, chunk)
-    total, last = max((_num_bytes(rules, b, {}), b) for b in boundaries)
-    held = {p: set(blocks) for p, blocks in rules.checkpoint_blocks(last)}
-    return total > 0 and _num_bytes(rules, last - chunk, held) <= total * MOST_EXTRA
+    return max((_num_bytes(rules, b, {}), b) for b in boundaries)
 
 
 def _num_bytes(rules: HybridRules, boundary: int, held: Mapping[int, set[int]]) -> int:

@@ -17,6 +17,7 @@ class RequestRecord:
         promise: node a load was promised from; pinned.
         local_tokens: prefix that the device held at the last look-up.
         junction: boundary at which this prompt leaves a known path; 0 for none.
+        spaced: boundaries inside this request's prefill that get a checkpoint.
         placed_through: boundaries up to here have had their chance of a checkpoint.
         num_waiting: lazy mode: chunks from the prompt's start that wait, or did.
         num_strikes: failed loads; after the first the request is recomputed.
@@ -30,6 +31,7 @@ class RequestRecord:
     promise: Node | None = None
     local_tokens: int = 0
     junction: int = 0
+    spaced: tuple[int, ...] = ()
     placed_through: int | None = None
     num_waiting: int = 0
     num_strikes: int = 0

@@ -44,9 +44,7 @@ class EagerStores:
         self.counters = counters
         self.chunk_tokens = index.rules.layout.chunk_tokens
         self.hash_tokens = index.rules.layout.hash_block_tokens
-        self.placement = Placement.for_rules(
-            index.rules, settings.decode_checkpoint_tokens
-        )
+        self.placement = Placement.for_rules(index.rules, settings)
 
     def tokens_computed(
         self, record: RequestRecord, event: TokensComputed, now: float
@@ -114,6 +112,9 @@ class EagerStores:
         """Boundaries whose turn it is; each has one chance."""
         if record.placed_through is None:
             record.placed_through = event.first_token - 1
+            record.spaced = self.placement.spaced(
+                event.first_token, event.num_prompt_tokens
+            )
         due = self.placement.due(
             record, event.num_prompt_tokens, through, event.handed_over
         )

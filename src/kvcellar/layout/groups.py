@@ -26,6 +26,14 @@ class AttentionKind(enum.StrEnum):
         """Whether a block, once written, is needed by every longer prefix."""
         return self is AttentionKind.FULL
 
+    @property
+    def is_overwritten(self) -> bool:
+        """Whether every token overwrites what the layers keep.
+
+        Then a boundary's block exists only where the engine sets a copy aside.
+        """
+        return self is AttentionKind.STATE
+
 
 @dataclass(frozen=True, slots=True)
 class GroupLayout:
