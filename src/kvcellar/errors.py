@@ -4,6 +4,7 @@
     ├─ ConfigError (also ValueError)   the user's mistake, raised at start
     ├─ IncompatibleError               engine, model or layout cannot be served
     ├─ TierError                       a tier failed; is_retryable says whether to retry
+    ├─ TraceError (also ValueError)    a trace file, or a record of it, is unreadable
     ├─ ClosedError                     used after close()
     └─ InvariantError                  our bug: an illegal transition
 
@@ -40,6 +41,35 @@ class TierError(CellarError):
         self.tier = tier
         self.operation = operation
         self.is_retryable = is_retryable
+
+
+class TraceError(CellarError, ValueError):
+    """A trace file, or one record of it, cannot be read.
+
+    Attributes:
+        path: the file.
+        line: line number from 1, or number of the record in a binary file; 0 where
+            the whole file is meant.
+        field: name of the field at fault; empty where no single one is.
+        is_fatal: whether the rest of the file means nothing either, so that the record
+            cannot be left out.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        line: int,
+        problem: str,
+        *,
+        field: str = "",
+        is_fatal: bool = False,
+    ) -> None:
+        where = f"{path}, line {line}" if line else path
+        super().__init__(f"{where}: {problem}")
+        self.path = path
+        self.line = line
+        self.field = field
+        self.is_fatal = is_fatal
 
 
 class ClosedError(CellarError):

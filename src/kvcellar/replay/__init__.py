@@ -1,0 +1,1 @@
+"""What a server would have done with a recorded day: traces in, curves out."""

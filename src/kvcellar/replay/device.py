@@ -1,0 +1,208 @@
+"""The engine's device cache as far as hits and evictions depend on it.
+
+vLLM's free queue gives away the block that was released longest ago, and of one request
+the deepest block first. A prefix is released whenever something below it is, so a block
+never outlives the ones before it; the queue is thus an order over the leaves of a tree,
+in which a parent inherits the stamp of its last child. That is ``LruPolicy``, the same
+class that serves.
+
+Windows are kept at one boundary per prompt, the engine's default
+(``prefix_cache_retention_interval`` 0); these *tails* are released with their request
+and go just before its chunks, as groups of windows come first in the engine's order.
+Source: KVCacheManager, BlockPool and SlidingWindowManager, vLLM 0.32.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+from kvcellar.index.lru import LruPolicy
+from kvcellar.index.node import Node
+
+
+class DeviceNode(Node):
+    """A chunk on the device.
+
+    Attributes:
+        num_active: pins on it and on nodes below it, each child counted once.
+        has_tail: whether its windows are kept, so that a prompt can resume here.
+    """
+
+    __slots__ = ("has_tail", "num_active")
+
+    def __init__(self, key: bytes, parent: "DeviceNode | None") -> None:
+        super().__init__(key, parent, (), needs_checkpoint=False)
+        self.num_active = 0
+        self.has_tail = False
+
+
+class OnEvict(Protocol):
+    """Called just before the device gives something away."""
+
+    def __call__(self, node: DeviceNode, now: float, *, is_tail: bool) -> None:
+        """The chunk of ``node`` goes, or the windows kept at its end."""
+        ...
+
+
+class DeviceCache:
+    """A pool of rows, in use or holding what was computed.
+
+    Args:
+        num_rows: blocks of the pool.
+        rows_per_chunk: blocks that a chunk takes, all append-only groups together.
+        tail_rows: blocks of the windows at one boundary.
+        has_windows: whether resuming needs more than chunks.
+
+    Attributes:
+        on_evict: told before anything is given away.
+    """
+
+    def __init__(
+        self, num_rows: int, rows_per_chunk: int, tail_rows: int, *, has_windows: bool
+    ) -> None:
+        self.num_rows = num_rows
+        self.num_free = num_rows
+        self.rows_per_chunk = rows_per_chunk
+        self.tail_rows = tail_rows
+        self.has_windows = has_windows
+        self.nodes: dict[bytes, DeviceNode] = {}
+        self.root = DeviceNode(b"", None)
+        self.root.num_active = 1  # never leaves
+        self._leaves = LruPolicy()
+        self._tails: OrderedDict[DeviceNode, float] = OrderedDict()
+        self._num_active_nodes = 0
+        self.evicted_chunks = 0
+        self.on_evict: OnEvict | None = None
+
+    # -- finding -------------------------------------------------------------------
+
+    def hit(self, keys: Sequence[bytes], stride: int, limit: int) -> DeviceNode:
+        """Deepest node of a prompt, at most ``limit`` chunks, to resume at."""
+        low, high, found = 0, limit, self.root
+        while low < high:
+            middle = (low + high + 1) // 2
+            node = self.nodes.get(keys[middle * stride - 1])
+            if node is None:
+                high = middle - 1
+            else:
+                low, found = middle, node
+        if self.has_windows:
+            while found is not self.root and not found.has_tail:
+                found = self._parent(found)
+        return found
+
+    def has_chunk(self, key: bytes) -> bool:
+        """Whether the chunk that ends at this prefix is held."""
+        return key in self.nodes
+
+    def has_tail(self, key: bytes) -> bool:
+        """Whether the windows at this prefix's end are held."""
+        node = self.nodes.get(key)
+        return node is not None and node.has_tail
+
+    # -- using ---------------------------------------------------------------------
+
+    def reserve(self, num_rows: int, now: float) -> bool:
+        """Take rows out of the pool, evicting what is needed; all or nothing."""
+        if num_rows > self.num_free + self.num_evictable:
+            return False
+        while self.num_free < num_rows:
+            self._evict_one(now)
+        self.num_free -= num_rows
+        return True
+
+    @property
+    def num_evictable(self) -> int:
+        """Rows that hold something which nobody uses."""
+        held = len(self.nodes) - self._num_active_nodes
+        return held * self.rows_per_chunk + len(self._tails) * self.tail_rows
+
+    def give_back(self, num_rows: int) -> None:
+        """Rows that were reserved hold nothing worth keeping."""
+        self.num_free += num_rows
+
+    def add_chunk(self, parent: DeviceNode, key: bytes) -> tuple[DeviceNode, bool]:
+        """Enter a chunk computed into reserved rows, pinned instead of its parent.
+
+        Returns:
+            The node, and whether it is new; if not, its rows are a duplicate.
+        """
+        node = self.nodes.get(key)
+        is_new = node is None
+        if node is None:
+            node = self.nodes[key] = DeviceNode(key, parent)
+            parent.children.add(node)
+        self.pin(node)
+        self.unpin(parent, parent.last_use)
+        return node, is_new
+
+    def keep_tail(self, node: DeviceNode, now: float) -> bool:
+        """Keep the windows at ``node``; False if they are held already."""
+        is_new = not node.has_tail
+        node.has_tail = True
+        self._tails[node] = now
+        self._tails.move_to_end(node)
+        return is_new
+
+    def touch_tail(self, node: DeviceNode, now: float) -> None:
+        """The windows at ``node``, if they are kept, have been used."""
+        if node.has_tail:
+            self.keep_tail(node, now)
+
+    def pin(self, node: DeviceNode) -> None:
+        """Use a node, and so all before it."""
+        node.num_active += 1
+        while node.num_active == 1 and node is not self.root:
+            self._num_active_nodes += 1
+            self._leaves.remove(node)
+            node = self._parent(node)
+            node.num_active += 1
+
+    def unpin(self, node: DeviceNode, now: float) -> None:
+        """Release a node and all before it."""
+        node.last_use = max(node.last_use, now)
+        node.num_active -= 1
+        while node.num_active == 0 and node is not self.root:
+            self._num_active_nodes -= 1
+            parent = self._parent(node)
+            if not node.children:
+                self._leaves.add(node)
+            node = parent
+            node.num_active -= 1
+
+    # -- leaving -------------------------------------------------------------------
+
+    def _evict_one(self, now: float) -> None:
+        """Give away what was released longest ago."""
+        leaf = self._leaves.victim()
+        tail = next(iter(self._tails), None)
+        if tail is not None and (leaf is None or self._tails[tail] <= leaf.last_use):
+            self._drop_tail(tail, now)
+            return
+        assert isinstance(leaf, DeviceNode)
+        if leaf.has_tail:
+            self._drop_tail(leaf, now)
+        if self.on_evict is not None:
+            self.on_evict(leaf, now, is_tail=False)
+        self._leaves.remove(leaf)
+        parent = self._parent(leaf)
+        parent.children.discard(leaf)
+        del self.nodes[leaf.key]
+        self.num_free += self.rows_per_chunk
+        self.evicted_chunks += 1
+        parent.last_use = max(parent.last_use, leaf.last_use)
+        if not parent.children and parent.num_active == 0:
+            self._leaves.add(parent)
+
+    def _drop_tail(self, node: DeviceNode, now: float) -> None:
+        if self.on_evict is not None:
+            self.on_evict(node, now, is_tail=True)
+        del self._tails[node]
+        node.has_tail = False
+        self.num_free += self.tail_rows
+
+    @staticmethod
+    def _parent(node: DeviceNode) -> DeviceNode:
+        parent = node.parent
+        assert isinstance(parent, DeviceNode)
+        return parent

@@ -1,0 +1,54 @@
+"""How many blocks of the engine's pool things take."""
+
+from dataclasses import dataclass
+
+from kvcellar.attention.for_group import rule_for
+from kvcellar.layout.groups import CacheLayout, GroupLayout
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRows:
+    """Rows of the pool; every block of every group takes one.
+
+    Attributes:
+        chunk: of one unit of tokens, all append-only groups together.
+        tail: of the windows and states at one boundary.
+        window: of a running request's windows and states, with the tail that stays.
+        step: of the windows' blocks that one full step fills and gives back. Prefills
+            run one after another, so the pool lacks these rows once and for all.
+    """
+
+    chunk: int
+    tail: int
+    window: int
+    step: int
+
+    @classmethod
+    def of(cls, layout: CacheLayout, unit: int, step_tokens: int) -> "DeviceRows":
+        """Count for the model's own blocks.
+
+        Args:
+            layout: the model's, not the coarse one.
+            unit: tokens of a chunk in the replay.
+            step_tokens: most tokens computed in a step.
+        """
+        groups = layout.groups
+        chunk = sum(unit // groups[p].tokens_per_block for p in layout.chunk_positions)
+        others = [groups[p] for p in layout.checkpoint_positions]
+        tail = sum(_most_blocks(group, unit) for group in others)
+        # A window moves through one block more than it covers.
+        window = tail + tail + len(others)
+        step = sum(
+            -(-step_tokens // g.tokens_per_block)
+            for g in others
+            if not g.kind.is_overwritten
+        )
+        return cls(chunk, tail, window, step)
+
+
+def _most_blocks(group: GroupLayout, unit: int) -> int:
+    """Blocks that resuming at some multiple of ``unit`` reads, at most."""
+    rule, span = rule_for(group), group.span_tokens or 1
+    last = 2 * (span // unit + 2)  # beyond the span, what is needed repeats
+    boundaries = range(unit, unit * (last + 1), unit)
+    return max(len(rule.needed(boundary)) for boundary in boundaries)

@@ -1,0 +1,46 @@
+"""A request's prefix hashes, made from the trace's prefix ids when they are read."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
+
+if TYPE_CHECKING:
+    from array import array
+
+_KEY_BYTES = 12
+
+
+class PrefixKeys(Sequence[bytes]):
+    """One key per hash block, as an engine would give; nothing is stored.
+
+    Inside a block of the trace only equal blocks are known to agree, so a key there is
+    the block's id and the place within it.
+
+    Args:
+        ids: prefix ids of the full blocks known so far.
+        block_tokens: tokens per id.
+        hash_tokens: tokens per key; divides ``block_tokens`` or is a multiple of it.
+    """
+
+    __slots__ = ("_block_tokens", "_hash_tokens", "_ids")
+
+    def __init__(self, ids: "array[int]", block_tokens: int, hash_tokens: int) -> None:
+        self._ids = ids
+        self._block_tokens = block_tokens
+        self._hash_tokens = hash_tokens
+
+    def __len__(self) -> int:
+        return len(self._ids) * self._block_tokens // self._hash_tokens
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        end = (index + 1) * self._hash_tokens
+        block, place = divmod(end - 1, self._block_tokens)
+        key = self._ids[block] * self._block_tokens + place
+        return key.to_bytes(_KEY_BYTES, "big", signed=True)

@@ -1,0 +1,98 @@
+"""The tree that stands for the engine's free queue, against a queue of blocks."""
+
+from collections import OrderedDict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvcellar.replay.device import DeviceCache
+
+
+class BlockQueue:
+    """One block per chunk: what vLLM's pool does, request after request.
+
+    Blocks of a finished request go to the end of the queue, the deepest first; room
+    is taken from its head.
+    """
+
+    def __init__(self, num_blocks):
+        self.num_unused = num_blocks
+        self.queue = OrderedDict()
+
+    def run(self, path):
+        """Use ``path``; the number of leading chunks that were there."""
+        hits = 0
+        while hits < len(path) and path[hits] in self.queue:
+            hits += 1
+        for key in path[:hits]:
+            del self.queue[key]
+        for _ in path[hits:]:
+            if self.num_unused:
+                self.num_unused -= 1
+            else:
+                self.queue.popitem(last=False)
+        for key in path[hits:]:  # a duplicate of what was cached behind a gap
+            assert key not in self.queue
+        for key in reversed(path):
+            self.queue[key] = None
+        return hits
+
+
+def run(device, path, now):
+    """The same on the tree."""
+    node = device.hit(path, 1, len(path))
+    hits = node.depth
+    device.pin(node)
+    assert device.reserve(len(path) - hits, now)
+    for key in path[hits:]:
+        node, is_new = device.add_chunk(node, key)
+        assert is_new
+    device.unpin(node, now)
+    return hits
+
+
+def paths():
+    """Prompts over a small tree: a path is its own prefixes' names."""
+    steps = st.lists(st.integers(0, 2), min_size=1, max_size=7)
+    return steps.map(lambda s: [bytes(s[: i + 1]) for i in range(len(s))])
+
+
+@settings(max_examples=300)
+@given(prompts=st.lists(paths(), max_size=40), num_blocks=st.integers(7, 20))
+def test_hits_are_those_of_a_queue_of_blocks(prompts, num_blocks):
+    """Whatever prompts come, request after request, both hold the same blocks."""
+    queue, device = (
+        BlockQueue(num_blocks),
+        DeviceCache(num_blocks, 1, 0, has_windows=False),
+    )
+    for now, path in enumerate(prompts, start=1):
+        assert queue.run(path) == run(device, path, float(now))
+        assert set(queue.queue) == set(device.nodes)
+        assert queue.num_unused == device.num_free
+
+
+def test_what_is_in_use_is_not_given_away():
+    """With four of five rows pinned only one chunk can be taken."""
+    device = DeviceCache(5, 1, 0, has_windows=False)
+    path = [b"a", b"ab", b"abc", b"abcd"]
+    run(device, path, 1.0)
+    node = device.hit(path, 1, 4)
+    device.pin(node)
+    assert not device.reserve(2, 2.0)
+    assert (True, 0) == (device.reserve(1, 2.0), device.num_free)
+    device.unpin(node, 3.0)
+    assert device.reserve(2, 3.0)
+    assert {b"a", b"ab"} == set(device.nodes)
+
+
+def test_windows_go_before_the_chunks_of_their_request():
+    """Without the windows at its end a prompt cannot be resumed."""
+    device = DeviceCache(6, 1, 2, has_windows=True)
+    path = [b"a", b"ab"]
+    run(device, path, 1.0)
+    assert 0 == device.hit(path, 1, 2).depth
+    assert device.reserve(2, 1.0)
+    assert device.keep_tail(device.nodes[b"ab"], 1.0)
+    assert 2 == device.hit(path, 1, 2).depth
+    assert device.reserve(3, 2.0)
+    assert (0, {b"a", b"ab"}) == (device.hit(path, 1, 2).depth, set(device.nodes))
