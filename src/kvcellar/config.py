@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_HOST_MEMORY_BYTES = 8 * 2**30  # the default of vLLM's own connector
 DEFAULT_SPACED_SHARE = 0.25
+EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "adaptive")
+ADMISSIONS = ("all", "second-touch")
 
 _UNIT_BYTES = {
     "B": 1,
@@ -62,6 +64,8 @@ class Settings:
         host_memory_bytes_per_rank: host memory of one rank; wins over the former.
         mode: ``"eager"`` stores a chunk as soon as it is complete, ``"lazy"`` when
             the device is about to lose it.
+        eviction_policy: who goes when room is needed; one of ``EVICTION_POLICIES``.
+        admission: ``"all"``, or ``"second-touch"`` for what an earlier prompt had too.
         chunk_tokens: tokens per chunk; None takes the smallest that fits the model.
         blocks_per_chunk: the same as a multiple of the smallest chunk.
         min_load_tokens: fewer tokens than this are recomputed, not loaded.
@@ -79,6 +83,8 @@ class Settings:
     host_memory_bytes: int = DEFAULT_HOST_MEMORY_BYTES
     host_memory_bytes_per_rank: int | None = None
     mode: str = "eager"
+    eviction_policy: str = "lru"
+    admission: str = "all"
     chunk_tokens: int | None = None
     blocks_per_chunk: int | None = None
     min_load_tokens: int = 0
@@ -153,7 +159,6 @@ def settings_from_extra_config(extra: Mapping[str, object]) -> Settings:
             )
     _check_together(found, extra)
     values = {setting: parsed for setting, (_, parsed) in found.items()}
-    values.pop("eviction_policy", None)  # only one is known, so nothing to remember
     return Settings(**values)  # type: ignore[arg-type]  # checked by _KEYS' readers
 
 
@@ -260,7 +265,8 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "cpu_bytes_to_use_per_rank": ("host_memory_bytes_per_rank", parse_bytes),
     "mode": ("mode", _one_of("eager", "lazy")),
     "lazy_offload": ("mode", _lazy_switch),
-    "eviction_policy": ("eviction_policy", _one_of("lru")),
+    "eviction_policy": ("eviction_policy", _one_of(*EVICTION_POLICIES)),
+    "admission": ("admission", _one_of(*ADMISSIONS)),
     "chunk_tokens": ("chunk_tokens", _int_from(1)),
     "block_size": ("chunk_tokens", _int_from(1)),
     "blocks_per_chunk": ("blocks_per_chunk", _int_from(1)),

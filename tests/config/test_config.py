@@ -25,6 +25,7 @@ VALID: dict[str, object] = {
     "mode": "eager",
     "lazy_offload": False,
     "eviction_policy": "lru",
+    "admission": "second-touch",
     "chunk_tokens": 512,
     "block_size": 512,
     "blocks_per_chunk": 2,
@@ -44,7 +45,7 @@ INT_KEYS = [
     for key, value in VALID.items()
     if key not in BYTE_KEYS + SWITCH_KEYS and isinstance(value, int)
 ]
-NAME_KEYS = ["mode", "eviction_policy"]
+NAME_KEYS = ["mode", "eviction_policy", "admission"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_vllm_key_without_a_meaning_here_is_refused() -> None:
 
 def test_eviction_policy_lists_what_there_is() -> None:
     """Only LRU exists in this release."""
-    with pytest.raises(ConfigError, match=r"eviction_policy='arc'.*\"lru\""):
+    with pytest.raises(ConfigError, match=r"eviction_policy='arc'.*\"adaptive\""):
         settings_from_extra_config({"eviction_policy": "arc"})
 
 
@@ -298,5 +299,5 @@ def test_counts_take_neither_switches_nor_text(key: str, value: object) -> None:
 @given(st.text(max_size=20).filter(lambda key: key not in VALID), st.integers())
 def test_any_unknown_key_is_refused(key: str, value: int) -> None:
     """No unknown key passes, and every refusal lists the known ones."""
-    with pytest.raises(ConfigError, match="known keys: block_size, blocks_per_chunk"):
+    with pytest.raises(ConfigError, match="known keys: admission, block_size"):
         settings_from_extra_config({key: value})

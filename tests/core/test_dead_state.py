@@ -8,7 +8,7 @@ included. So nothing but the planner keeps those bytes out of host memory.
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from layouts import FULL, WINDOW, group, layout_of
 
@@ -161,8 +161,29 @@ def test_a_prompt_of_a_whole_number_of_chunks_resumes_one_chunk_earlier() -> Non
     assert serve(engine, "whole", tokens) <= 64
 
 
+def held_contents(engine: UnawareEngine) -> list[object]:
+    """What the cells that are in use contain.
+
+    A cell that is free may hold anything: room made for a later cell of the same store
+    moves an earlier one, whose bytes are written at its last place only.
+    """
+    index, geometry = engine.offloader.index, engine.geometry
+    contents = []
+    for node in index.nodes.values():
+        checkpoint = node.checkpoint.cells if node.checkpoint else ()
+        for cell in (*node.cells, *checkpoint):
+            num_blocks = geometry.blocks_per_cell[cell.position]
+            for block in range(
+                cell.number * num_blocks, (cell.number + 1) * num_blocks
+            ):
+                place = engine._bytes_at(engine._place(cell.position, block))
+                contents.append(engine.host[place])
+    return contents
+
+
 @pytest.mark.parametrize("memory", HOST_CELLS)
 @settings(max_examples=40)
+@example(seed=37939)
 @given(seed=st.integers(0, 2**32))
 def test_random_prompts_store_no_unwritten_state(memory: str, seed: int) -> None:
     """Prompts that share prefixes, interleaved; the engine verifies every load."""
@@ -186,4 +207,4 @@ def test_random_prompts_store_no_unwritten_state(memory: str, seed: int) -> None
     engine.run_jobs()
     check_index(engine.offloader.index)
     assert engine.num_garbage_stored == 0
-    assert GARBAGE not in engine.host.values()
+    assert GARBAGE not in held_contents(engine)

@@ -7,7 +7,7 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.errors import InvariantError
 from kvcellar.index.checks import check_index
 from kvcellar.index.index import Index
-from kvcellar.index.lru import LruPolicy
+from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import TRANSITIONS, State, require
 from kvcellar.layout.host import plan_geometry

@@ -8,6 +8,7 @@ A boundary is usable when every group has what it needs there. Resume points are
 multiples of ``chunk_tokens``, and at least one token is always left to compute.
 """
 
+import functools
 from collections.abc import Callable
 
 from kvcellar.attention.for_group import rule_for
@@ -67,6 +68,29 @@ class HybridRules:
         """
         needs = ((p, self.rules[p].needed(boundary)) for p in self.checkpoint_positions)
         return tuple((position, blocks) for position, blocks in needs if blocks)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Payload of one chunk, all its groups together."""
+        return sum(self.layout.cell_bytes(p) for p in self.chunk_positions)
+
+    @functools.cached_property
+    def largest_checkpoint(self) -> tuple[int, int]:
+        """Payload bytes of the largest checkpoint, and a boundary that needs as many.
+
+        Beyond all windows what a boundary needs repeats with the spans.
+        """
+        chunk = self.chunk_tokens
+        longest = max((g.span_tokens or 0 for g in self.layout.groups), default=0)
+        first = (longest // chunk + 2) * chunk
+        boundaries = range(first, first + longest + chunk, chunk)
+        return max((self._checkpoint_bytes(b), b) for b in boundaries)
+
+    def _checkpoint_bytes(self, boundary: int) -> int:
+        return sum(
+            len(blocks) * self.layout.cell_bytes(position)
+            for position, blocks in self.checkpoint_blocks(boundary)
+        )
 
     def longest_hit(
         self,

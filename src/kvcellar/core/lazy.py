@@ -45,7 +45,7 @@ class LazyStores(EagerStores):
         self, record: RequestRecord, event: TokensComputed, now: float
     ) -> StorePlan:
         """Let what the step completes wait; store only what would not be kept."""
-        num_chunks = self.num_storable_chunks(event)
+        num_chunks = self.num_storable_chunks(record, event)
         self.move_tip(record, event, num_chunks)
         self._let_wait(record, event, num_chunks)
         plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
@@ -153,6 +153,7 @@ class LazyStores(EagerStores):
         if node.depth == chunk.depth:
             self._arrived(node, plan)
             index.touch(node, now)
+            index.count_use(node, now)  # those on the device were not seen here
         else:
             self.counters.lost_chunks += 1
         index.unpin(first)

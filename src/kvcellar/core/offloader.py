@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core import actions, events
+from kvcellar.core.admission import Admission, ChunkKeys
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.lazy import LazyStores
 from kvcellar.core.load_plan import plan_load
@@ -34,8 +35,10 @@ from kvcellar.core.record import (
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores, num_wanted_tokens
 from kvcellar.index.index import Index
-from kvcellar.index.lru import LruPolicy
 from kvcellar.index.node import Node
+from kvcellar.index.policies.adaptive import AdaptivePolicy
+from kvcellar.index.policies.choose import make_policy
+from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.slabs import CellMove, SlabAllocator
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
@@ -59,7 +62,12 @@ class Offloader:
         self.layout = layout
         self.settings = settings
         self.slabs = SlabAllocator(geometry)
-        self.index = Index(HybridRules(layout), self.slabs, LruPolicy(), LruPolicy())
+        rules = HybridRules(layout)
+        live = make_policy(settings.eviction_policy, rules, geometry.arena_bytes)
+        self.index = Index(rules, self.slabs, live, LruPolicy())
+        self._adaptive = live if isinstance(live, AdaptivePolicy) else None
+        most_chunks = geometry.arena_bytes // max(rules.chunk_bytes, 1)
+        self._admission = Admission(settings, most_chunks)
         self.counters = CoreCounters()
         self.records: dict[str, RequestRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
@@ -100,6 +108,8 @@ class Offloader:
         last_token = event.num_tokens - (not margin)  # the margin leaves a token anyway
         limit = last_token // self.layout.chunk_tokens
         limit = min(limit, len(event.hashes) // self.index.hashes_per_chunk)
+        if not record.is_observed:
+            self._observe(record, event, limit, now)
         known = self.index.deepest_known(event.hashes, limit, hint=record.known)
         record.known = known
         if known is not self.index.root:
@@ -112,6 +122,17 @@ class Offloader:
         if held is not None:
             self.index.unpin(held)
         return [actions.Promise(event.request_id, tokens)]
+
+    def _observe(
+        self, record: RequestRecord, event: events.LookUp, limit: int, now: float
+    ) -> None:
+        """A prompt is new: is it let in, and which order would have kept it?"""
+        record.is_observed = True
+        keys = ChunkKeys(event.hashes, self.index.hashes_per_chunk, limit)
+        record.num_admitted = self._admission.admit(keys)
+        if self._adaptive is not None:
+            num_local = event.local_tokens // self.layout.chunk_tokens
+            self._adaptive.observe(keys, num_local, now)
 
     def _promise(self, record: RequestRecord, known: Node, local_tokens: int) -> int:
         """Pin the deepest useful resume point; 0 when loading would not pay."""
@@ -205,7 +226,10 @@ class Offloader:
         record = self.records.pop(event.request_id, None)
         if record is not None:
             self._drop_promise(record)
-            self.index.unpin(record.tip)
+            tip = record.tip
+            if self.index.nodes.get(tip.key) is tip:
+                self.index.count_use(tip, now)
+            self.index.unpin(tip)
         return []
 
     def _job_done(self, event: events.JobDone, now: float) -> list[actions.Action]:

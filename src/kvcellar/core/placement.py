@@ -17,7 +17,7 @@
   for the last token: by then the window may have moved on. Each supersedes the last.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvcellar.attention.hybrid import HybridRules
@@ -106,9 +106,12 @@ class Placement:
 
 def _is_cheap_to_step_back(rules: HybridRules) -> bool:
     """Whether the checkpoint one chunk earlier adds few bytes to the largest one."""
-    total, last = _largest(rules)
+    total, last = rules.largest_checkpoint
     held = {p: set(blocks) for p, blocks in rules.checkpoint_blocks(last)}
-    earlier = _num_bytes(rules, last - rules.chunk_tokens, held)
+    earlier = sum(
+        len(set(blocks) - held.get(position, set())) * rules.layout.cell_bytes(position)
+        for position, blocks in rules.checkpoint_blocks(last - rules.chunk_tokens)
+    )
     return total > 0 and earlier <= total * MOST_EXTRA
 
 
@@ -118,26 +121,7 @@ def _spaced_per_token(rules: HybridRules, share: float) -> float:
     0 where chunks alone suffice, and where the engine keeps only the states that it
     sets aside: those come by themselves.
     """
-    layout = rules.layout
-    checkpoint_bytes, _ = _largest(rules)
+    checkpoint_bytes, _ = rules.largest_checkpoint
     if not checkpoint_bytes or rules.is_overwritten:
         return 0.0
-    chunk_bytes = sum(layout.cell_bytes(p) for p in rules.chunk_positions)
-    return share * chunk_bytes / (checkpoint_bytes * rules.chunk_tokens)
-
-
-def _largest(rules: HybridRules) -> tuple[int, int]:
-    """Bytes of the largest checkpoint, and a boundary at which one is as large."""
-    layout, chunk = rules.layout, rules.chunk_tokens
-    longest = max((g.span_tokens or 0 for g in layout.groups), default=0)
-    first = (longest // chunk + 2) * chunk  # beyond all windows
-    boundaries = range(first, first + longest + chunk, chunk)
-    return max((_num_bytes(rules, b, {}), b) for b in boundaries)
-
-
-def _num_bytes(rules: HybridRules, boundary: int, held: Mapping[int, set[int]]) -> int:
-    """Bytes of the checkpoint at ``boundary`` without the blocks that are held."""
-    return sum(
-        len(set(blocks) - held.get(position, set())) * rules.layout.cell_bytes(position)
-        for position, blocks in rules.checkpoint_blocks(boundary)
-    )
+    return share * rules.chunk_bytes / (checkpoint_bytes * rules.chunk_tokens)

@@ -20,6 +20,8 @@ class RequestRecord:
         spaced: boundaries inside this request's prefill that get a checkpoint.
         placed_through: boundaries up to here have had their chance of a checkpoint.
         num_waiting: lazy mode: chunks from the prompt's start that wait, or did.
+        num_admitted: chunks that may be stored; None for all.
+        is_observed: whether policies that learn have been told of it.
         num_strikes: failed loads; after the first the request is recomputed.
         is_stale: its device blocks predate a reset, so nothing of it is stored until
             the engine starts it afresh.
@@ -34,6 +36,8 @@ class RequestRecord:
     spaced: tuple[int, ...] = ()
     placed_through: int | None = None
     num_waiting: int = 0
+    num_admitted: int | None = None
+    is_observed: bool = False
     num_strikes: int = 0
     is_stale: bool = False
 

@@ -50,7 +50,7 @@ class EagerStores:
         self, record: RequestRecord, event: TokensComputed, now: float
     ) -> StorePlan:
         """Store the chunks that the step completes, and the checkpoints it passes."""
-        num_chunks = self.num_storable_chunks(event)
+        num_chunks = self.num_storable_chunks(record, event)
         self.move_tip(record, event, num_chunks)
         plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
         self.store_path(record, plan, num_chunks, now)
@@ -78,11 +78,14 @@ class EagerStores:
 
     # -- shared with lazy mode -----------------------------------------------------
 
-    def num_storable_chunks(self, event: TokensComputed) -> int:
-        """Whole chunks that are computed, hashed, and wanted by the settings."""
+    def num_storable_chunks(self, record: RequestRecord, event: TokensComputed) -> int:
+        """Whole chunks that are computed, hashed, wanted by the settings, admitted."""
         known = min(event.computed_tokens, len(event.hashes) * self.hash_tokens)
         wanted = num_wanted_tokens(self.settings, event.num_prompt_tokens, known)
-        return wanted // self.chunk_tokens
+        num_chunks = wanted // self.chunk_tokens
+        if record.num_admitted is not None:
+            num_chunks = min(num_chunks, record.num_admitted)
+        return num_chunks
 
     def move_tip(
         self, record: RequestRecord, event: TokensComputed, num_chunks: int

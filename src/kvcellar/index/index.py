@@ -24,8 +24,9 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
+from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts
 from kvcellar.index.node import Checkpoint, Node
-from kvcellar.index.policy import EvictionPolicy
+from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import State
 from kvcellar.index.superseded import SupersededCheckpoints
@@ -59,6 +60,7 @@ class Index:
         self.epoch = 0
         self.counters = IndexCounters()
         self._superseded = SupersededCheckpoints()
+        self._ghosts = Ghosts() if live.wants_history else None
         self.root = Node(b"", None, (), needs_checkpoint=False)
         self.root.state = State.READY
 
@@ -145,6 +147,8 @@ class Index:
         needs_checkpoint = self.rules.needs_checkpoint(boundary)
         node = Node(key, parent, cells, needs_checkpoint=needs_checkpoint)
         node.pins = 1
+        if self._ghosts is not None and (past := self._ghosts.returns(key)):
+            node.remember(past)
         parent.children.add(node)
         if not parent.pins:  # a pinned node is in nobody's order
             self._remove_from_policies(parent)
@@ -241,6 +245,12 @@ class Index:
         self.live.touch(node)
         self.dead.touch(node)
 
+    def count_use(self, node: Node, now: float) -> None:
+        """A request has used the prefix that ends at ``node``; once per request."""
+        node.count_use(now)
+        self.live.touch(node)
+        self.dead.touch(node)
+
     def _settle(self, node: Node) -> None:
         """Offer ``node`` for eviction if it is a ready, unpinned leaf."""
         if (
@@ -268,6 +278,8 @@ class Index:
         for child in list(self.root.children):
             self._detach(child)
         self._superseded.clear()
+        if self._ghosts is not None:
+            self._ghosts.clear()
         return not self.detached
 
     def _evict_one(self) -> bool:
@@ -309,8 +321,10 @@ class Index:
         assert parent is not None
         self._unlink(node)
         self._free(node)
-        if parent.last_use < node.last_use:
-            parent.last_use = node.last_use
+        if self._ghosts is not None:
+            most = GHOSTS_PER_NODE * len(self.nodes)
+            self._ghosts.leave(node.key, node, most)
+        parent.take_over(node)
         self._settle(parent)
 
     def _detach(self, top: Node) -> None:

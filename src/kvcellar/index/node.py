@@ -1,6 +1,7 @@
 """A node: one chunk of a known prefix, and the checkpoint at its end."""
 
 from kvcellar.index.cells import Cell
+from kvcellar.index.evictable import Evictable
 from kvcellar.index.states import State, require
 
 
@@ -22,7 +23,7 @@ class Checkpoint:
         self.state = require(self.state, state)
 
 
-class Node:
+class Node(Evictable):
     """Index entry of one chunk.
 
     Attributes:
@@ -40,9 +41,7 @@ class Node:
         "cells",
         "checkpoint",
         "children",
-        "depth",
         "key",
-        "last_use",
         "needs_checkpoint",
         "parent",
         "pins",
@@ -58,15 +57,17 @@ class Node:
         *,
         needs_checkpoint: bool,
     ) -> None:
+        if parent is None:
+            super().__init__(0, 0.0)
+        else:
+            super().__init__(parent.depth + 1, parent.last_use)
         self.key = key
         self.parent = parent
-        self.depth: int = 0 if parent is None else parent.depth + 1
         self.cells = cells
         self.checkpoint: Checkpoint | None = None
         self.needs_checkpoint = needs_checkpoint
         self.children: set[Node] = set()
         self.pins = 0
-        self.last_use: float = 0.0 if parent is None else parent.last_use
         self.resume: Node = self if parent is None else parent.resume
         self.state = State.STORING
 

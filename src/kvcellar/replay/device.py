@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from kvcellar.index.lru import LruPolicy
+from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.node import Node
 
 

@@ -9,14 +9,19 @@ class EvictionPolicy(Protocol):
     """Orders evictable nodes: ready leaves that nobody has pinned.
 
     The index says which nodes may go; the policy only says in which order.
+
+    Attributes:
+        wants_history: whether the uses of nodes that have gone matter to it.
     """
 
+    wants_history: bool
+
     def add(self, node: Node) -> None:
-        """``node`` may be evicted from now on; its stamp is ``node.last_use``."""
+        """``node`` may be evicted from now on."""
         ...
 
     def touch(self, node: Node) -> None:
-        """``node``, already added, has been used: ``node.last_use`` is newer."""
+        """The history of ``node`` has changed; absent nodes are ignored."""
         ...
 
     def remove(self, node: Node) -> None:

@@ -2,8 +2,8 @@
 
 import random
 
-from kvcellar.index.lru import LruPolicy
 from kvcellar.index.node import Node
+from kvcellar.index.policies.lru import LruPolicy
 
 
 def make_node(stamp, depth=1):

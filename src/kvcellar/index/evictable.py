@@ -1,0 +1,122 @@
+"""What eviction policies remember of past uses, and how a parent takes it over.
+
+A use of a prefix is a use of all its chunks. It is written on the deepest one only;
+when that leaves, its parent takes it over. So when a node becomes a leaf, and may be
+evicted, its history is complete: its own uses and those of all that hung below it.
+"""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
+GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
+NEVER = -math.inf
+
+
+class Evictable:
+    """Something that can be evicted, with its past uses.
+
+    Attributes:
+        depth: steps below the root.
+        last_use: stamp of the latest use or refresh, in seconds.
+        latest: time of the latest counted use.
+        previous: time of the counted use before.
+        score: log2 of the sum of ``2 ** (time / HALF_LIFE_SECONDS)`` over all counted
+            uses. All scores fade together, so their order changes by uses only.
+            Source: Lee et al., LRFU, IEEE Transactions on Computers 50(12), 2001.
+        known_score: the part of it that the parent has taken over already.
+        num_uses: counted uses.
+    """
+
+    __slots__ = (
+        "depth",
+        "known_score",
+        "last_use",
+        "latest",
+        "num_uses",
+        "previous",
+        "score",
+    )
+
+    def __init__(self, depth: int, last_use: float) -> None:
+        self.depth = depth
+        self.last_use = last_use
+        self.latest = self.previous = self.score = self.known_score = NEVER
+        self.num_uses = 0
+
+    def count_use(self, now: float) -> None:
+        """One more use."""
+        self.latest, self.previous = now, self.latest
+        self.score = _log_sum(self.score, now / HALF_LIFE_SECONDS)
+        self.num_uses += 1
+
+    def take_over(self, child: "Evictable") -> None:
+        """A child leaves; its uses were uses of this one too."""
+        self.last_use = max(self.last_use, child.last_use)
+        if not child.num_uses:
+            return
+        # One request stamps one time, so an equal time is the same use.
+        times = {self.latest, self.previous, child.latest, child.previous, NEVER}
+        self.latest, self.previous = sorted((*times, NEVER), reverse=True)[:2]
+        gained = _log_difference(child.score, child.known_score)
+        self.score = _log_sum(self.score, gained)
+        self.num_uses += child.num_uses
+
+    def remember(self, past: "Past") -> None:
+        """It has been here before; its parent knows those uses."""
+        self.latest, self.previous = past.latest, past.previous
+        self.score = self.known_score = past.score
+        self.num_uses = past.num_uses
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The history of something that has gone."""
+
+    latest: float
+    previous: float
+    score: float
+    num_uses: int
+
+
+class Ghosts:
+    """Histories of what has gone, for a while.
+
+    Without them everything that returns looks new, and what is used rarely but surely
+    could never be told from what is used once.
+    """
+
+    def __init__(self) -> None:
+        self._pasts: OrderedDict[bytes, Past] = OrderedDict()
+
+    def leave(self, key: bytes, node: Evictable, most: int) -> None:
+        """``node`` goes; at most ``most`` histories are kept, the latest."""
+        past = Past(node.latest, node.previous, node.score, node.num_uses)
+        self._pasts[key] = past
+        self._pasts.move_to_end(key)
+        while len(self._pasts) > most:
+            self._pasts.popitem(last=False)
+
+    def returns(self, key: bytes) -> Past | None:
+        """What is known of something that comes back."""
+        return self._pasts.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._pasts.clear()
+
+
+def _log_sum(a: float, b: float) -> float:
+    """log2 of the sum of two numbers given as log2."""
+    high, low = (a, b) if a >= b else (b, a)
+    if low == NEVER:
+        return high
+    return high + math.log1p(2.0 ** (low - high)) / math.log(2.0)
+
+
+def _log_difference(a: float, b: float) -> float:
+    """log2 of the difference of two numbers given as log2; never for none."""
+    if b == NEVER or a <= b:
+        return a if b == NEVER else NEVER
+    return a + math.log1p(-(2.0 ** (b - a))) / math.log(2.0)

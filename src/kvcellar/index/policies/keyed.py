@@ -1,0 +1,74 @@
+"""The base of most policies: whoever has the smallest key goes first."""
+
+import heapq
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from kvcellar.index.evictable import Evictable
+
+T = TypeVar("T", bound=Evictable)
+Key = Callable[[Evictable], tuple[float, float]]
+"""Of a history; the smallest is evicted first, among equals the deepest."""
+
+_MIN_HEAP = 64  # below this many entries stale ones are not worth sweeping
+
+
+class KeyedPolicy(Generic[T]):
+    """A heap of (key, -depth) with stale entries skipped when they surface.
+
+    A parent that becomes a leaf takes over the history of the leaf that left, so it
+    takes that one's place in the order and not the end of it; an ordered dict could
+    not do that.
+    """
+
+    wants_history = True
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+        self._heap: list[tuple[tuple[float, float], int, int, T]] = []
+        self._current: dict[T, int] = {}
+        self._ticket = 0
+
+    def order_by(self, key: Key) -> None:
+        """Change the order of what is there and of what comes."""
+        self._key = key
+        self._heap.clear()
+        for node in list(self._current):
+            self.add(node)
+
+    def add(self, node: T) -> None:
+        """Enter ``node`` at the place its history gives it."""
+        self._ticket += 1
+        self._current[node] = self._ticket
+        entry = (self._key(node), -node.depth, self._ticket, node)
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._current) + _MIN_HEAP:
+            self._sweep()
+
+    def touch(self, node: T) -> None:
+        """Move ``node`` to the place of its newer history."""
+        if node in self._current:
+            self.add(node)
+
+    def remove(self, node: T) -> None:
+        """Forget ``node``."""
+        self._current.pop(node, None)
+
+    def victim(self) -> T | None:
+        """The node to go next; it stays until it is removed."""
+        while self._heap:
+            _, _, ticket, node = self._heap[0]
+            if self._current.get(node) == ticket:
+                return node
+            heapq.heappop(self._heap)
+        return None
+
+    def __contains__(self, node: T) -> bool:
+        return node in self._current
+
+    def __len__(self) -> int:
+        return len(self._current)
+
+    def _sweep(self) -> None:
+        self._heap = [e for e in self._heap if self._current.get(e[3]) == e[2]]
+        heapq.heapify(self._heap)

@@ -1,0 +1,118 @@
+"""Each policy keeps what it promises to keep; the shadow says what it would."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layouts import FULL, group, layout_of
+
+from kvcellar.attention.hybrid import HybridRules
+from kvcellar.config import EVICTION_POLICIES, Settings
+from kvcellar.core import events
+from kvcellar.core.offloader import Offloader
+from kvcellar.index.checks import check_index
+from kvcellar.index.policies.adaptive import ORDERS, AdaptivePolicy
+from kvcellar.index.policies.choose import make_policy
+from kvcellar.index.policies.shadow import ShadowCache
+from kvcellar.layout.host import plan_geometry
+
+LAYOUT = layout_of(group(0, FULL, 4, None, 100), hash_tokens=4, alignment=4)
+
+
+class Blocks:
+    """Block tables in which everything is there."""
+
+    def block_id(self, group_id, index):
+        return 1
+
+    def is_kept(self, group_id, index):
+        return True
+
+
+class Host:
+    """A planner whose copies end at once; prompts are lists of chunk keys."""
+
+    def __init__(self, policy, num_chunks):
+        geometry = plan_geometry(LAYOUT, 100 * num_chunks)
+        assert geometry.arena_bytes == 100 * num_chunks
+        self.planner = Offloader(LAYOUT, geometry, Settings(eviction_policy=policy))
+        self.now = 0.0
+
+    def serve(self, keys):
+        """Ask for a prompt, compute it, end it; the chunks that were there."""
+        self.now += 1.0
+        request_id = f"r{self.now}"
+        num_tokens = 4 * len(keys)
+        (promise,) = self.handle(events.LookUp(request_id, keys, num_tokens + 1, 0))
+        event = events.TokensComputed(
+            request_id, keys, num_tokens + 1, 0, num_tokens, Blocks()
+        )
+        for action in self.handle(event):
+            self.handle(events.JobDone(action.job_id))
+        self.handle(events.RequestFinished(request_id))
+        check_index(self.planner.index)
+        return promise.external_tokens // 4
+
+    def handle(self, event):
+        return self.planner.handle(event, self.now)
+
+
+def paths():
+    """Prompts over a small tree: a path is its own prefixes' names."""
+    steps = st.lists(st.integers(0, 2), min_size=1, max_size=7)
+    return steps.map(lambda s: [bytes(s[: i + 1]) for i in range(len(s))])
+
+
+@settings(max_examples=60, deadline=None)
+@given(prompts=st.lists(paths(), max_size=40), num_chunks=st.integers(7, 16))
+@pytest.mark.parametrize("order", sorted(ORDERS))
+def test_a_shadow_hits_what_the_index_hits(order, prompts, num_chunks):
+    """Prompt after prompt, whatever they share, in every order of eviction."""
+    host = Host(order, num_chunks)
+    shadow = ShadowCache(ORDERS[order], 100 * num_chunks, 100, 0)
+    for keys in prompts:
+        assert shadow.use(keys, host.now + 1.0) == host.serve(keys)
+
+
+def chain(name, length):
+    """A prompt that shares nothing with others."""
+    return [f"{name}:{i}".encode() for i in range(length)]
+
+
+@pytest.mark.parametrize("policy", ["lru-2", "lrfu", "s3-fifo", "adaptive"])
+def test_a_scan_does_not_push_out_what_comes_back(policy):
+    """A prompt used again and again survives a stream of prompts used once; in LRU
+    it does not."""
+    hits = {}
+    for name in (policy, "lru"):
+        host, hits[name] = Host(name, 40), 0
+        for number in range(300):
+            host.serve(chain(f"once{number}", 8))
+            if number % 6 == 5:
+                hits[name] += host.serve(chain("again", 4))
+    assert 0 == hits["lru"]
+    assert hits[policy] > 100
+
+
+def test_a_policy_that_adapts_goes_back_to_lru_where_that_is_best():
+    """After a stream that favours counting comes one that favours recency."""
+    policy = AdaptivePolicy(40 * 100, 100, 0)
+    for number in range(400):
+        policy.observe(chain(f"once{number}", 8), 0, float(number))
+        if number % 6 == 5:
+            policy.observe(chain("again", 4), 0, number + 0.5)
+    assert "lru" != policy.order
+    rng = random.Random(0)
+    for number in range(6000):
+        recent = number // 4 + rng.randint(0, 3)
+        policy.observe(chain(f"walk{recent}", 8), 0, 1000.0 + number)
+    assert "lru" == policy.order
+
+
+@pytest.mark.parametrize("name", EVICTION_POLICIES)
+def test_every_name_has_a_policy(name):
+    """And an unknown one has none."""
+    assert make_policy(name, HybridRules(LAYOUT), 1000).victim() is None
+    with pytest.raises(ValueError, match="no eviction policy 'fifo'"):
+        make_policy("fifo", HybridRules(LAYOUT), 1000)
