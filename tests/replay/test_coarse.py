@@ -59,7 +59,7 @@ def test_rows_are_counted_in_the_models_own_blocks():
         alignment=32,
     )
     rows = DeviceRows.of(layout, 512, 1024)
-    assert (32 + 16, 8, 2 * 8 + 1, 64) == (
+    assert (32 + 16, 8, 1, 64) == (
         rows.chunk,
         rows.tail,
         rows.window,

@@ -40,7 +40,7 @@ class BlockQueue:
 
 def run(device, path, now):
     """The same on the tree."""
-    node = device.hit(path, 1, len(path))
+    node = device.known(path, 1, len(path))
     hits = node.depth
     device.pin(node)
     assert device.reserve(len(path) - hits, now)
@@ -49,6 +49,10 @@ def run(device, path, now):
         assert is_new
     device.unpin(node, now)
     return hits
+
+
+def resume_depth(device, path):
+    return device.resume_point(device.known(path, 1, len(path))).depth
 
 
 def paths():
@@ -76,7 +80,7 @@ def test_what_is_in_use_is_not_given_away():
     device = DeviceCache(5, 1, 0, has_windows=False)
     path = [b"a", b"ab", b"abc", b"abcd"]
     run(device, path, 1.0)
-    node = device.hit(path, 1, 4)
+    node = device.known(path, 1, 4)
     device.pin(node)
     assert not device.reserve(2, 2.0)
     assert (True, 0) == (device.reserve(1, 2.0), device.num_free)
@@ -90,9 +94,9 @@ def test_windows_go_before_the_chunks_of_their_request():
     device = DeviceCache(6, 1, 2, has_windows=True)
     path = [b"a", b"ab"]
     run(device, path, 1.0)
-    assert 0 == device.hit(path, 1, 2).depth
+    assert 0 == resume_depth(device, path)
     assert device.reserve(2, 1.0)
-    assert device.keep_tail(device.nodes[b"ab"], 1.0)
-    assert 2 == device.hit(path, 1, 2).depth
+    assert device.keep_tail((device.nodes[b"ab"],), 1.0)
+    assert 2 == resume_depth(device, path)
     assert device.reserve(3, 2.0)
-    assert (0, {b"a", b"ab"}) == (device.hit(path, 1, 2).depth, set(device.nodes))
+    assert (0, {b"a", b"ab"}) == (resume_depth(device, path), set(device.nodes))

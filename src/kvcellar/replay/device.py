@@ -6,9 +6,10 @@ never outlives the ones before it; the queue is thus an order over the leaves of
 in which a parent inherits the stamp of its last child. That is ``LruPolicy``, the same
 class that serves.
 
-Windows are kept at one boundary per prompt, the engine's default
-(``prefix_cache_retention_interval`` 0); these *tails* are released with their request
-and go just before its chunks, as groups of windows come first in the engine's order.
+Windows are kept at the end of a prompt and where it leaves a known path, the engine's
+default (``prefix_cache_retention_interval`` 0); these *tails* are released with their
+request and go just before its chunks. Blocks of two tails that together hold what a
+boundary between them needs are not put together, so the device finds a little less.
 Source: KVCacheManager, BlockPool and SlidingWindowManager, vLLM 0.32.
 """
 
@@ -16,8 +17,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.node import Node
+from kvcellar.index.policies.lru import LruPolicy
 
 
 class DeviceNode(Node):
@@ -25,15 +26,18 @@ class DeviceNode(Node):
 
     Attributes:
         num_active: pins on it and on nodes below it, each child counted once.
-        has_tail: whether its windows are kept, so that a prompt can resume here.
+        holder: the node whose tail contains the windows that resuming here needs;
+            itself, or one below while windows are cut off by the prompt's start.
+        served: the nodes whose ``holder`` this is.
     """
 
-    __slots__ = ("has_tail", "num_active")
+    __slots__ = ("holder", "num_active", "served")
 
     def __init__(self, key: bytes, parent: "DeviceNode | None") -> None:
         super().__init__(key, parent, (), needs_checkpoint=False)
         self.num_active = 0
-        self.has_tail = False
+        self.holder: DeviceNode | None = None
+        self.served: tuple[DeviceNode, ...] = ()
 
 
 class OnEvict(Protocol):
@@ -68,7 +72,7 @@ class DeviceCache:
         self.nodes: dict[bytes, DeviceNode] = {}
         self.root = DeviceNode(b"", None)
         self.root.num_active = 1  # never leaves
-        self._leaves = LruPolicy()
+        self._leaves: LruPolicy[Node] = LruPolicy()
         self._tails: OrderedDict[DeviceNode, float] = OrderedDict()
         self._num_active_nodes = 0
         self.evicted_chunks = 0
@@ -76,8 +80,13 @@ class DeviceCache:
 
     # -- finding -------------------------------------------------------------------
 
-    def hit(self, keys: Sequence[bytes], stride: int, limit: int) -> DeviceNode:
-        """Deepest node of a prompt, at most ``limit`` chunks, to resume at."""
+    def known(self, keys: Sequence[bytes], stride: int, limit: int) -> DeviceNode:
+        """Deepest chunk of a prompt that is held, at most the one numbered ``limit``.
+
+        Args:
+            keys: the prompt's prefix hashes.
+            stride: hashes per chunk.
+        """
         low, high, found = 0, limit, self.root
         while low < high:
             middle = (low + high + 1) // 2
@@ -86,19 +95,13 @@ class DeviceCache:
                 high = middle - 1
             else:
                 low, found = middle, node
-        if self.has_windows:
-            while found is not self.root and not found.has_tail:
-                found = self._parent(found)
         return found
 
-    def has_chunk(self, key: bytes) -> bool:
-        """Whether the chunk that ends at this prefix is held."""
-        return key in self.nodes
-
-    def has_tail(self, key: bytes) -> bool:
-        """Whether the windows at this prefix's end are held."""
-        node = self.nodes.get(key)
-        return node is not None and node.has_tail
+    def resume_point(self, node: DeviceNode) -> DeviceNode:
+        """Deepest node at or above ``node`` where a prompt can be resumed."""
+        while self.has_windows and node is not self.root and node.holder is None:
+            node = self._parent(node)
+        return node
 
     # -- using ---------------------------------------------------------------------
 
@@ -136,18 +139,27 @@ class DeviceCache:
         self.unpin(parent, parent.last_use)
         return node, is_new
 
-    def keep_tail(self, node: DeviceNode, now: float) -> bool:
-        """Keep the windows at ``node``; False if they are held already."""
-        is_new = not node.has_tail
-        node.has_tail = True
+    def keep_tail(self, nodes: tuple[DeviceNode, ...], now: float) -> bool:
+        """Keep the windows at the first node, which are enough for the others too.
+
+        Returns:
+            Whether they are new; if not, the rows are a duplicate.
+        """
+        node = nodes[0]
+        is_new = node not in self._tails
+        for served in nodes:
+            served.holder = node
+        node.served = nodes
         self._tails[node] = now
         self._tails.move_to_end(node)
         return is_new
 
     def touch_tail(self, node: DeviceNode, now: float) -> None:
-        """The windows at ``node``, if they are kept, have been used."""
-        if node.has_tail:
-            self.keep_tail(node, now)
+        """A prompt resumes at ``node`` and so uses the windows there."""
+        holder = node.holder
+        if holder is not None:
+            self._tails[holder] = now
+            self._tails.move_to_end(holder)
 
     def pin(self, node: DeviceNode) -> None:
         """Use a node, and so all before it."""
@@ -180,7 +192,7 @@ class DeviceCache:
             self._drop_tail(tail, now)
             return
         assert isinstance(leaf, DeviceNode)
-        if leaf.has_tail:
+        if leaf in self._tails:
             self._drop_tail(leaf, now)
         if self.on_evict is not None:
             self.on_evict(leaf, now, is_tail=False)
@@ -198,7 +210,10 @@ class DeviceCache:
         if self.on_evict is not None:
             self.on_evict(node, now, is_tail=True)
         del self._tails[node]
-        node.has_tail = False
+        for served in node.served:
+            if served.holder is node:
+                served.holder = None
+        node.served = ()
         self.num_free += self.tail_rows
 
     @staticmethod

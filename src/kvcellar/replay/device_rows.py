@@ -13,7 +13,7 @@ class DeviceRows:
     Attributes:
         chunk: of one unit of tokens, all append-only groups together.
         tail: of the windows and states at one boundary.
-        window: of a running request's windows and states, with the tail that stays.
+        window: of a running request's windows and states, besides the tails that stay.
         step: of the windows' blocks that one full step fills and gives back. Prefills
             run one after another, so the pool lacks these rows once and for all.
     """
@@ -36,8 +36,9 @@ class DeviceRows:
         chunk = sum(unit // groups[p].tokens_per_block for p in layout.chunk_positions)
         others = [groups[p] for p in layout.checkpoint_positions]
         tail = sum(_most_blocks(group, unit) for group in others)
-        # A window moves through one block more than it covers.
-        window = tail + tail + len(others)
+        # A window moves through one block more than it covers; the last tail that is
+        # kept is made of the blocks that the window stands on at that time.
+        window = len(others)
         step = sum(
             -(-step_tokens // g.tokens_per_block)
             for g in others

@@ -1,6 +1,6 @@
 """The serving planner inside a replay: its events, its jobs, the bytes they move."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
 
 from kvcellar.attention.hybrid import HybridRules
@@ -26,23 +26,23 @@ class StepBlocks:
 
     Args:
         windows: rules of the groups whose blocks the device does not keep for good.
-        kept_boundary: where the device keeps the windows of this prompt.
+        kept: boundaries at which the device keeps the windows of this prompt.
     """
 
-    __slots__ = ("_kept_boundary", "_windows")
+    __slots__ = ("_kept", "_windows")
 
-    def __init__(self, windows: dict[int, RetentionRule], kept_boundary: int) -> None:
+    def __init__(self, windows: dict[int, RetentionRule], kept: Set[int]) -> None:
         self._windows = windows
-        self._kept_boundary = kept_boundary
+        self._kept = kept
 
     def block_id(self, group_id: int, index: int) -> int:
         """Some block; which one makes no difference here."""
         return 1
 
     def is_kept(self, group_id: int, index: int) -> bool:
-        """Chunks always; windows at the one boundary of the prompt."""
+        """Chunks always; windows at some boundaries."""
         rule = self._windows.get(group_id)
-        return rule is None or index in rule.needed(self._kept_boundary)
+        return rule is None or any(index in rule.needed(b) for b in self._kept)
 
 
 class HostSide:
@@ -57,6 +57,7 @@ class HostSide:
         self, layout: CacheLayout, host_bytes: int, settings: Settings
     ) -> None:
         self.layout = layout
+        self._unit = layout.chunk_tokens
         self.rules = HybridRules(layout)
         self.planner = Offloader(layout, plan_geometry(layout, host_bytes), settings)
         self.is_lazy = settings.mode == "lazy"
@@ -72,9 +73,23 @@ class HostSide:
         assert isinstance(promise, actions.Promise)
         return promise.external_tokens
 
-    def tables(self, kept_boundary: int) -> StepBlocks:
-        """Block tables of a request whose windows the device keeps at a boundary."""
-        return StepBlocks(self._windows, kept_boundary)
+    def tables(self, kept: Set[int]) -> StepBlocks:
+        """Block tables of a request whose windows the device keeps at boundaries."""
+        return StepBlocks(self._windows, kept)
+
+    def served_by(self, boundary: int) -> list[int]:
+        """Boundaries, descending, that need nothing but what ``boundary`` needs.
+
+        Near the start of a prompt a window is cut off, so a shorter one is part of it.
+        """
+        rules, served = self._windows.values(), [boundary]
+        blocks = [rule.needed(boundary) for rule in rules]
+        for lower in range(boundary - self._unit, 0, -self._unit):
+            pairs = zip(rules, blocks, strict=True)
+            if not all(_is_within(rule.needed(lower), have) for rule, have in pairs):
+                break
+            served.append(lower)
+        return served
 
     def allocated(
         self, request_id: str, external_tokens: int, tables: StepBlocks, now: float
@@ -122,3 +137,7 @@ class HostSide:
         sizes = self._block_bytes
         num_bytes = sum(sizes[c.position] * len(c.host_blocks) for c in copies)
         return HostJob(job_id, num_bytes)
+
+
+def _is_within(part: range, whole: range) -> bool:
+    return not part or (whole.start <= part.start and part.stop <= whole.stop)

@@ -26,6 +26,7 @@ class Running:
 
     Attributes:
         node: deepest chunk that it uses on the device; pinned.
+        kept: boundaries at which the device keeps its windows.
         num_rows: rows reserved for it that hold no chunk yet.
         computed: tokens that are there.
         load: the load it waits for, if any.
@@ -36,6 +37,7 @@ class Running:
     keys: PrefixKeys
     tables: StepBlocks
     node: DeviceNode
+    kept: frozenset[int]
     num_rows: int = 0
     computed: int = 0
     load: HostJob | None = None
@@ -81,7 +83,7 @@ class Memory:
         """Whether the request does not fit onto the empty device."""
         if self.device is None:
             return False
-        return self._num_rows(request, 0) > self.device.num_rows
+        return self._num_rows(request, 0, 1) > self.device.num_rows
 
     def admit(
         self, request: TraceRequest, request_id: str, now: float
@@ -89,19 +91,21 @@ class Memory:
         """Find what is held, take room for the rest; None if there is no room."""
         unit, num_tokens = self.unit, request.num_prompt_tokens
         keys = PrefixKeys(self._ids(request), self._block_tokens, self._hash_tokens)
-        node = self._root
+        node, junction = self._root, 0
         if self.device is not None:
             limit = min((num_tokens - 1) // unit, len(keys) // self._stride)
-            node = self.device.hit(keys, self._stride, max(limit, 0))
+            known = self.device.known(keys, self._stride, max(limit, 0))
+            node, junction = self.device.resume_point(known), known.depth * unit
             self.device.touch_tail(node, now)
         local = node.depth * unit
-        num_rows = self._num_rows(request, local)
+        kept = frozenset({junction, (num_tokens - 1) // unit * unit} - {0, local})
+        num_rows = self._num_rows(request, local, len(kept))
         if not self._reserve(node, num_rows, now):
             return None
         event = events.LookUp(request_id, keys, num_tokens, local)
         external = self.host.look_up(event, now)
-        tables = self.host.tables((num_tokens - 1) // unit * unit)
-        running = Running(request, request_id, keys, tables, node, num_rows)
+        tables = self.host.tables(kept)
+        running = Running(request, request_id, keys, tables, node, kept, num_rows)
         running.load = self.host.allocated(request_id, external, tables, now)
         if running.load is None:
             external = 0
@@ -120,11 +124,12 @@ class Memory:
         self.device.unpin(node, node.last_use)
         return False
 
-    def _num_rows(self, request: TraceRequest, local: int) -> int:
+    def _num_rows(self, request: TraceRequest, local: int, num_kept: int) -> int:
         """Rows for what is not on the device, the answer and the windows included."""
         total = request.num_prompt_tokens + request.num_output_tokens
         num_chunks = -(-(total - local) // self.unit)
-        return num_chunks * self.rows.chunk + self.rows.window
+        num_rows = num_chunks * self.rows.chunk + self.rows.window
+        return num_rows + num_kept * self.rows.tail
 
     def _ids(self, request: TraceRequest) -> "array[int]":
         """Prefix ids of prompt and answer; nobody else has those of the answer."""
@@ -148,6 +153,8 @@ class Memory:
         self.host.done(running.load.job_id, now)
         running.load = None
         self._enter_chunks(running, running.computed)
+        if running.computed in running.kept:
+            self._keep_tail(running, running.computed, now)
 
     def compute(self, running: Running, end: int, now: float) -> list[HostJob]:
         """A step computes tokens up to ``end``; what it stores.
@@ -156,7 +163,9 @@ class Memory:
         """
         first, running.computed = running.computed, end
         self._enter_chunks(running, end)
-        self._keep_tail(running, first, now)
+        for boundary in sorted(running.kept):
+            if first < boundary <= end:
+                self._keep_tail(running, boundary, now)
         is_set_aside = self.host.rules.is_overwritten and end % self.unit == 0
         event = events.TokensComputed(
             running.request_id,
@@ -186,17 +195,18 @@ class Memory:
             if is_new:
                 running.num_rows -= self.rows.chunk
 
-    def _keep_tail(self, running: Running, first: int, now: float) -> None:
-        """The engine keeps the windows at the last boundary inside the prompt."""
-        boundary = (running.request.num_prompt_tokens - 1) // self.unit * self.unit
-        is_passed = first < boundary <= running.computed
-        if self.device is None or not self.rows.tail or not is_passed:
+    def _keep_tail(self, running: Running, boundary: int, now: float) -> None:
+        """The engine keeps the windows at a boundary that a step has passed."""
+        if self.device is None or not self.rows.tail:
             return
-        node = self.device.nodes[running.keys[boundary // self._hash_tokens - 1]]
-        if self.device.keep_tail(node, now):
+        nodes = tuple(
+            self.device.nodes[running.keys[served // self._hash_tokens - 1]]
+            for served in self.host.served_by(boundary)
+        )
+        if self.device.keep_tail(nodes, now):
             running.num_rows -= self.rows.tail
             if self._contents is not None:
-                self._contents.tail_kept(node, running.keys, boundary)
+                self._contents.tail_kept(nodes[0], running.keys, boundary)
 
     def _about_to_evict(self, node: DeviceNode, now: float, *, is_tail: bool) -> None:
         """Lazy mode: store what the device gives away, with all it stands on."""
