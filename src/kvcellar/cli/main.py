@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 
 import kvcellar
-from kvcellar.cli import demo_command, serve_command
+from kvcellar.cli import demo_command, replay_command, serve_command
 from kvcellar.errors import CellarError, ConfigError
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
-_COMMANDS = (serve_command, demo_command)
+_COMMANDS = (serve_command, demo_command, replay_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

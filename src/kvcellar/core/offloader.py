@@ -118,6 +118,7 @@ class Offloader:
         record.junction = max(shared - margin * self.layout.chunk_tokens, 0)
         tokens = 0
         if not record.num_strikes:
+            self.index.borrow_checkpoint(known, event.hashes)
             tokens = self._promise(record, known, event.local_tokens)
         if held is not None:
             self.index.unpin(held)
@@ -251,6 +252,9 @@ class Offloader:
         if has_failed:
             for cell in job.cells:
                 cell.is_lost = True
+        else:
+            for cell in job.cells:
+                cell.has_landed = True
         for node, checkpoint in job.checkpoints:
             if has_failed:
                 index.fail_checkpoint(node, checkpoint)

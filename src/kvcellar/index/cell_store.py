@@ -40,6 +40,18 @@ class CellStore:
         cell.refs += 1
         return cell
 
+    def find_all(self, keys: Iterable[Hashable]) -> list[Cell] | None:
+        """Another reference to each cell, if the bytes of all are there already."""
+        found = []
+        for key in keys:
+            cell = self.shared.get(key)
+            if cell is None or cell.is_lost or not cell.has_landed:
+                return None
+            found.append(cell)
+        for cell in found:
+            cell.refs += 1
+        return found
+
     def release(self, cells: Iterable[Cell]) -> None:
         """Drop one reference of each cell; the last one gives it back."""
         for cell in cells:

@@ -17,16 +17,18 @@ class Cell:
         number: ``slab * cells_per_slab + slot`` within its size class.
         refs: holders; at 0 the cell goes back to its slab.
         share_key: what other checkpoints find it by; None for chunk cells.
+        has_landed: whether the copy that fills it has ended well.
         is_lost: whether the copy that should have filled it failed.
     """
 
-    __slots__ = ("is_lost", "number", "position", "refs", "share_key")
+    __slots__ = ("has_landed", "is_lost", "number", "position", "refs", "share_key")
 
     def __init__(self, position: int, number: int) -> None:
         self.position = position
         self.number = number
         self.refs = 1
         self.share_key: Hashable | None = None
+        self.has_landed = False
         self.is_lost = False
 
     def __repr__(self) -> str:

@@ -13,12 +13,14 @@ class IndexCounters:
         evicted_chunks: chunks evicted to make room.
         evicted_checkpoints: checkpoints evicted to make room, for any reason.
         superseded_checkpoints: of these, those that a deeper one had replaced.
+        borrowed_checkpoints: resume points made of what their neighbours hold.
         dead_chunks: of the chunks, those behind their path's last checkpoint.
     """
 
     evicted_chunks: int = 0
     evicted_checkpoints: int = 0
     superseded_checkpoints: int = 0
+    borrowed_checkpoints: int = 0
     dead_chunks: int = 0
 
     def count_leaf(self, node: Node, *, is_dead: bool) -> None:

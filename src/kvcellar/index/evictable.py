@@ -7,6 +7,7 @@ evicted, its history is complete: its own uses and those of all that hung below 
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
@@ -90,11 +91,12 @@ class Ghosts:
     def __init__(self) -> None:
         self._pasts: OrderedDict[bytes, Past] = OrderedDict()
 
-    def leave(self, key: bytes, node: Evictable, most: int) -> None:
-        """``node`` goes; at most ``most`` histories are kept, the latest."""
+    def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
+        """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
         past = Past(node.latest, node.previous, node.score, node.num_uses)
-        self._pasts[key] = past
-        self._pasts.move_to_end(key)
+        for key in keys:
+            self._pasts[key] = past
+            self._pasts.move_to_end(key)
         while len(self._pasts) > most:
             self._pasts.popitem(last=False)
 

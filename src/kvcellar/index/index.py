@@ -161,6 +161,38 @@ class Index:
         node.checkpoint = Checkpoint(cells)
         return node.checkpoint
 
+    def borrow_checkpoint(self, node: Node, hashes: Sequence[bytes]) -> None:
+        """Make ``node`` a resume point if its neighbours hold all that it needs.
+
+        Windows overlap, and a local chunk is part of every longer one: so where a
+        prompt leaves a known path the blocks are often there, and nothing is copied.
+        A drafter's entries depend on the next token too, so they are never borrowed.
+
+        Args:
+            node: where the prompt leaves what is known.
+            hashes: its prefix hashes up to there at least.
+        """
+        is_open = node.state is State.READY and node.checkpoint is None
+        if not (is_open and node.needs_checkpoint) or self.rules.margin_chunks:
+            return
+        layout = self.rules.layout
+        keys = (
+            (position, hashes[(block + 1) * size // layout.hash_block_tokens - 1])
+            for position, blocks in self.rules.checkpoint_blocks(self.boundary(node))
+            for size in (layout.groups[position].tokens_per_block,)
+            for block in blocks
+        )
+        cells = self.cells.find_all(keys)
+        if cells is None:
+            return
+        node.checkpoint = Checkpoint(tuple(cells))
+        node.checkpoint.move_to(State.STORED)
+        self._make_resumable(node, node.checkpoint)
+        self.counters.borrowed_checkpoints += 1
+        if not node.pins:
+            self._remove_from_policies(node)
+            self._settle(node)
+
     def publish(self, node: Node) -> None:
         """The chunk's bytes are in host memory on every rank; drop the job's pin."""
         if node.state is State.STORING:
@@ -323,7 +355,7 @@ class Index:
         self._free(node)
         if self._ghosts is not None:
             most = GHOSTS_PER_NODE * len(self.nodes)
-            self._ghosts.leave(node.key, node, most)
+            self._ghosts.leave((node.key,), node, most)
         parent.take_over(node)
         self._settle(parent)
 

@@ -9,7 +9,9 @@ from kvcellar.replay.costs import NO_TIME, CostModel
 from kvcellar.replay.device import DeviceCache
 from kvcellar.replay.device_rows import DeviceRows
 from kvcellar.replay.host import HostSide
+from kvcellar.replay.host_base import Host
 from kvcellar.replay.memory import Memory
+from kvcellar.replay.native import NativeHost
 from kvcellar.replay.outcome import Outcome
 from kvcellar.replay.server import Server, ServerLimits
 from kvcellar.replay.trace import Trace
@@ -24,6 +26,10 @@ class Configuration:
         num_device_rows: blocks of the device's pool; None for a device that keeps
             nothing.
         settings: kvcellar's, host memory included.
+        host_layout: what host memory keeps of it, if that is less.
+        system: ``"kvcellar"``, or one of vLLM's own connectors, ``"simple"`` or
+            ``"offloading"``, of which only the size of host memory can be set.
+        row_bytes: of one block in the engine's pool; what those two keep for each.
     """
 
     layout: CacheLayout
@@ -31,13 +37,15 @@ class Configuration:
     settings: Settings
     costs: CostModel = NO_TIME
     limits: ServerLimits = field(default_factory=ServerLimits)
+    host_layout: CacheLayout | None = None
+    system: str = "kvcellar"
+    row_bytes: int = 0
 
 
 def replay(trace: Trace, configuration: Configuration) -> Outcome:
     """Play a trace through one configuration; the same input gives the same result."""
-    layout, settings = configuration.layout, configuration.settings
+    layout = configuration.layout
     unit = unit_tokens(layout, trace.block_tokens)
-    coarse = coarse_layout(layout, unit)
     rows = DeviceRows.of(layout, unit, configuration.limits.step_tokens)
     device = None
     if configuration.num_device_rows is not None:
@@ -47,10 +55,21 @@ def replay(trace: Trace, configuration: Configuration) -> Outcome:
             rows.tail,
             has_windows=bool(rows.tail),
         )
-    host = HostSide(coarse, settings.host_memory_bytes, settings)
+    host = _host(configuration, unit, rows)
     memory = Memory(host, device, rows, trace.block_tokens, Outcome())
     outcome = Server(memory, configuration.costs, configuration.limits).run(trace)
     outcome.counters = host.counters()
     if device is not None:
         outcome.evicted_device_chunks = device.evicted_chunks
     return outcome
+
+
+def _host(configuration: Configuration, unit: int, rows: DeviceRows) -> Host:
+    settings = configuration.settings
+    num_bytes = settings.host_memory_bytes
+    if configuration.system != "kvcellar":
+        coarse = coarse_layout(configuration.layout, unit)
+        row_bytes = configuration.row_bytes
+        return NativeHost(coarse, rows, row_bytes, num_bytes, configuration.system)
+    kept = configuration.host_layout or configuration.layout
+    return HostSide(coarse_layout(kept, unit), num_bytes, settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvcellar.core import events
 from kvcellar.replay.device import DeviceCache, DeviceNode
 from kvcellar.replay.device_rows import DeviceRows
-from kvcellar.replay.host import HostJob, HostSide, StepBlocks
+from kvcellar.replay.host_base import Host, HostJob, StepBlocks
 from kvcellar.replay.keys import PrefixKeys
 from kvcellar.replay.lazy import DeviceContents
 from kvcellar.replay.outcome import Outcome
@@ -56,7 +56,7 @@ class Memory:
 
     def __init__(
         self,
-        host: HostSide,
+        host: Host,
         device: DeviceCache | None,
         rows: DeviceRows,
         block_tokens: int,
@@ -83,7 +83,8 @@ class Memory:
         """Whether the request does not fit onto the empty device."""
         if self.device is None:
             return False
-        return self._num_rows(request, 0, 1) > self.device.num_rows
+        most_tails = 2  # where it leaves a known path, and at its end
+        return self._num_rows(request, 0, most_tails) > self.device.num_rows
 
     def admit(
         self, request: TraceRequest, request_id: str, now: float

@@ -16,7 +16,7 @@ from functools import partial
 
 from kvcellar.replay.agenda import Agenda, Lane
 from kvcellar.replay.costs import CostModel
-from kvcellar.replay.host import HostJob
+from kvcellar.replay.host_base import HostJob
 from kvcellar.replay.memory import Memory, Running
 from kvcellar.replay.outcome import Outcome
 from kvcellar.replay.trace import Trace, TraceRequest

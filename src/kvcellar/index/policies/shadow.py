@@ -6,9 +6,10 @@ and would stand side by side in any order of leaves; so segments are evicted fro
 ends, and the outcome is that of the chunks' own tree.
 """
 
+import itertools
 from collections.abc import Sequence
 
-from kvcellar.index.evictable import GHOSTS_PER_NODE, Evictable, Ghosts
+from kvcellar.index.evictable import GHOSTS_PER_NODE, Evictable, Ghosts, Past
 from kvcellar.index.policies.keyed import Key, KeyedPolicy
 
 
@@ -112,15 +113,12 @@ class ShadowCache:
     def _grow(self, parent: Segment, keys: list[bytes]) -> Segment:
         """Add chunks below ``parent``; those that were here before know their past."""
         self._policy.remove(parent)
-        first = 0
-        for end, key in enumerate(keys, start=1):
-            past = self._ghosts.returns(key)
+        pasts = [self._ghosts.returns(key) for key in keys]
+        # Chunks that went together have one history; new ones have none.
+        for past, run in itertools.groupby(zip(pasts, keys, strict=True), _past_of):
+            parent = self._append(parent, [key for _, key in run])
             if past is not None:
-                parent = self._append(parent, keys[first:end])
                 parent.remember(past)
-                first = end
-        if first < len(keys):
-            parent = self._append(parent, keys[first:])
         return parent
 
     def _append(self, parent: Segment, keys: list[bytes]) -> Segment:
@@ -158,7 +156,8 @@ class ShadowCache:
         """So many chunks at the end of ``leaf`` go."""
         self._num_chunks -= num_chunks
         self._used_bytes -= num_chunks * self._chunk_bytes
-        self._ghosts.leave(leaf.keys[-1], leaf, GHOSTS_PER_NODE * self._num_chunks)
+        most = GHOSTS_PER_NODE * self._num_chunks
+        self._ghosts.leave(leaf.keys[-num_chunks:], leaf, most)
 
 
 def _num_shared(known: Sequence[bytes], keys: Sequence[bytes], first: int) -> int:
@@ -171,3 +170,7 @@ def _num_shared(known: Sequence[bytes], keys: Sequence[bytes], first: int) -> in
         else:
             high = middle - 1
     return low
+
+
+def _past_of(chunk: tuple[Past | None, bytes]) -> Past | None:
+    return chunk[0]

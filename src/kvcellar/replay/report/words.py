@@ -1,0 +1,65 @@
+"""Figures as people read them."""
+
+from kvcellar.replay.report.columns import Row, Value
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP = 1024
+
+
+def size_text(num_bytes: float) -> str:
+    """Bytes with a unit, four significant digits at most."""
+    value, unit = float(num_bytes), _UNITS[0]
+    for unit in _UNITS:
+        if value < _STEP or unit == _UNITS[-1]:
+            break
+        value /= _STEP
+    text = f"{value:.0f}" if value >= _STEP or value == int(value) else f"{value:.3g}"
+    return f"{text} {unit}"
+
+
+def percent_text(ratio: float) -> str:
+    """A share as a percentage."""
+    return f"{100 * ratio:.1f}"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Seconds, three significant digits below a hundred; a dash for none."""
+    if seconds is None:
+        return "-"
+    digits = 3 if seconds < 1 else 2 if seconds < 10 else 1 if seconds < 100 else 0
+    return f"{seconds:,.{digits}f}"
+
+
+def plain_text(value: Value) -> str:
+    """Any figure as it stands, with separators."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def memory_text(num_bytes: float) -> str:
+    """A size of memory, or that there is none."""
+    return size_text(num_bytes) if num_bytes else "none"
+
+
+def number(row: Row, name: str) -> float:
+    """A figure that is always there."""
+    value = row[name]
+    assert isinstance(value, int | float), name
+    return float(value)
+
+
+def choice_text(row: Row) -> str:
+    """Policy, admission and mode of a configuration; empty without host memory."""
+    parts = (row["policy"], row["admission"], row["mode"])
+    return ", ".join(str(part) for part in parts if part is not None)
+
+
+def label_of(row: Row) -> str:
+    """A configuration in words."""
+    device = memory_text(number(row, "device_memory_bytes"))
+    host = memory_text(number(row, "host_memory_bytes"))
+    choice = choice_text(row)
+    return f"device {device}, host {host}{', ' if choice else ''}{choice}"
