@@ -1,0 +1,96 @@
+"""The replay's models of vLLM's own connectors against the real ones."""
+
+import importlib
+import random
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm")
+
+from kvcellar.config import Settings
+from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
+from kvcellar.replay.configuration import Configuration, replay
+from kvcellar.replay.server import ServerLimits
+from kvcellar.replay.trace import Trace, TraceRequest
+from kvcellar.testing.oracle.layouts import build
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+NUM_PROMPTS = 60
+
+
+@pytest.fixture(scope="module")
+def bench():
+    """The benchmark's modules; they import each other as scripts do."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        yield [importlib.import_module(f"native_{n}") for n in ("rig", "workload")]
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+def prompts(unit, seed):
+    """Conversations that grow and branch, in whole units and a token."""
+    rng, paths = random.Random(seed), [[]]
+    for _ in range(NUM_PROMPTS):
+        base = rng.choice(paths)
+        if rng.random() < 0.3:
+            base = base[: rng.randint(0, len(base) // unit) * unit]
+        fresh = rng.randint(1, 4) * unit
+        path = [*base[: 6 * unit], *(rng.randrange(4, 400) for _ in range(fresh))]
+        paths.append(path)
+        yield [*path, 1]
+
+
+def as_trace(asked, unit):
+    """Prefix ids per ``unit`` tokens; equal prefixes have equal ids."""
+    ids, requests = {}, []
+    for number, tokens in enumerate(asked):
+        blocks = [
+            ids.setdefault(tuple(tokens[:end]), len(ids))
+            for end in range(unit, len(tokens) + 1, unit)
+        ]
+        requests.append(TraceRequest(float(number), len(tokens), 1, array("q", blocks)))
+    return Trace(unit, requests)
+
+
+@pytest.mark.parametrize("num_long", [2, 6])
+@pytest.mark.parametrize("system", ["simple", "offloading"])
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "gpt-oss-20b"])
+def test_hits_are_those_of_the_real_connector(bench, name, system, num_long):
+    """Prompt after prompt on an empty device, with host memory that is too small."""
+    rig, workload = bench
+    layout = build(
+        name,
+        extra_config={},
+        num_device_blocks=4000,
+        max_model_len=2000,
+        is_small=False,  # rows of whole memory pages, as real ones are
+    )
+    ours = layout_from_kv_cache_config(layout.worker_config)
+    whole = layout.worker_config.kv_cache_tensors[0].size  # of all layers together
+    row_bytes = whole // layout.worker_config.num_blocks
+    unit = max(ours.chunk_tokens, 128)
+    asked = list(prompts(unit, seed=num_long))
+    per_unit = unit // 16 * len(ours.groups)
+    host_bytes = row_bytes * per_unit * 10 * num_long
+    candidate = {"simple": rig.SIMPLE, "offloading": rig.OFFLOADING}[system]
+    engine = rig.Engine(layout, candidate, host_bytes)
+    hashes_of = rig.hasher_of(layout)
+    real = [
+        engine.serve(
+            workload.Planned(
+                f"r{i}", tuple(t), (1,), 0, "", hashes_of(t, 0), layout.hash_block_tokens
+            )
+        ).tokens
+        for i, t in enumerate(asked)
+    ]
+    settings = Settings(host_memory_bytes=host_bytes)
+    limits = ServerLimits(step_tokens=layout.vllm_config.scheduler_config.max_num_batched_tokens)
+    outcome = replay(
+        as_trace(asked, unit),
+        Configuration(ours, None, settings, limits=limits, system=system, row_bytes=row_bytes),
+    )
+    print(name, system, num_long, sum(real), outcome.host_tokens, outcome.prompt_tokens)
