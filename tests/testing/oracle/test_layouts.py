@@ -91,6 +91,7 @@ GROUPS: dict[str, list[str]] = {
     ],
     "full-two-pages": ["full 16 x4"],
     "chunked-odd": ["full 16 x2", "chunked 16/48 x2"],
+    "short-states": ["state 16 x2", "state 16 x2", "full 16 x2"],
 }
 UNITS = dict.fromkeys(GROUPS, (16, 16, 16)) | {
     "deepseek-v4-flash": (4, 256, 256),

@@ -8,31 +8,32 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kvcellar.index.checks import check_index
-from kvcellar.testing.oracle.__main__ import main, prompt_bytes
-from kvcellar.testing.oracle.layouts import LAYOUT_NAMES, build
-from kvcellar.testing.oracle.oracle import LeakError, Oracle
-from kvcellar.testing.oracle.runner import WrongBytesError
+from kvcellar.testing.oracle import events
+from kvcellar.testing.oracle.figures import HangError, LeakError
+from kvcellar.testing.oracle.forward import WrongBytesError
+from kvcellar.testing.oracle.layouts import LAYOUT_NAMES
+from kvcellar.testing.oracle.runner import OutOfStepError
+from kvcellar.testing.oracle.setup import OracleOptions, drawn, make_oracle
 
 # Small devices and few tokens per prompt: many evictions and preemptions per second.
 QUICK = ("llama-3.1-8b", "three-windows", "chunked-odd", "coarse-alignment", "ring")
 
 
-def make_oracle(name, seed, *, mode="eager", failures=0.0, host=3.0, device=1.5):
-    host_bytes = round(host * prompt_bytes(build(name, extra_config={})))
-    layout = build(
-        name,
-        extra_config={"host_memory": host_bytes, "mode": mode},
-        device_prompts=device,
-    )
-    return Oracle(layout, seed, failure_rate=failures)
+def start(name, seed, **options):
+    return make_oracle(OracleOptions(name, seed=seed, **options))
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 @pytest.mark.parametrize("name", LAYOUT_NAMES)
-def test_a_random_run_reads_only_right_bytes(name, mode):
-    """Every layout and mode: all requests end, nothing leaks, the index is whole."""
-    oracle = make_oracle(name, seed=3, mode=mode, failures=0.02)
+def test_a_random_run_reads_only_right_bytes(name, mode, ahead):
+    """Every layout and mode, in turn and a step ahead: no wrong byte, no leak.
+
+    All requests end and the index is whole. The rest of the options is drawn.
+    """
+    seed = LAYOUT_NAMES.index(name)
+    options = OracleOptions(name, mode, seed, failure_rate=0.02)
+    oracle = make_oracle(drawn(options, async_scheduling=ahead))
     try:
         figures = oracle.run(120)
     finally:
@@ -40,6 +41,7 @@ def test_a_random_run_reads_only_right_bytes(name, mode):
     assert figures.num_steps >= 120
     assert figures.num_units_checked > 0
     assert figures.stored_chunks > 0
+    assert ahead == (figures.num_ahead > 100)
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -49,46 +51,44 @@ class AnyOrder(RuleBasedStateMachine):
         name=st.sampled_from(QUICK),
         mode=st.sampled_from(["eager", "lazy"]),
         seed=st.integers(0, 1000),
-        failures=st.sampled_from([0.0, 0.0, 0.1]),
-        host=st.sampled_from([1.5, 3.0, 8.0]),
-        device=st.sampled_from([1.0, 1.5, 3.0]),
+        failure_rate=st.sampled_from([0.0, 0.0, 0.1]),
+        host_prompts=st.sampled_from([1.5, 3.0, 8.0]),
+        device_prompts=st.sampled_from([1.0, 1.5, 3.0]),
+        async_scheduling=st.booleans(),
+        is_v2=st.booleans(),
+        num_connectors=st.sampled_from([1, 1, 2]),
     )
-    def start(self, name, mode, seed, failures, host, device):
-        self.oracle = make_oracle(
-            name, seed, mode=mode, failures=failures, host=host, device=device
-        )
+    def start_engine(self, name, seed, **options):
+        self.oracle = start(name, seed, **options)
 
     @rule(count=st.integers(1, 3))
     def requests_arrive(self, count):
         for _ in range(count):
-            self.oracle.add(self.oracle.workload.next_request())
+            self.oracle.apply(self.oracle.driver.arrival())
 
     @rule(count=st.integers(1, 12))
     def engine_runs(self, count):
-        for _ in range(count):
-            self.oracle.step()
+        self.oracle.apply(events.Steps(count))
 
-    @rule()
-    def client_goes_away(self):
-        self.oracle.abort_one()
-
-    @rule()
-    def weights_change(self):
-        self.oracle.reset()
+    @rule(choose=st.sampled_from(["abort", "reset", "forget", "session_input"]))
+    def something_happens(self, choose):
+        event = getattr(self.oracle.driver, choose)()
+        if event is not None:
+            self.oracle.apply(event)
 
     @rule(slowness=st.sampled_from([0.0, 0.5, 0.95]))
     def copies_change_speed(self, slowness):
-        self.oracle.transfers.slowness = slowness
+        self.oracle.apply(events.Speed(slowness))
 
     @invariant()
     def index_is_whole(self):
         if hasattr(self, "oracle"):
-            check_index(self.oracle.planner.index)
+            self.oracle.check()
 
     def teardown(self):
         if hasattr(self, "oracle"):
             try:
-                self.oracle.finish()
+                self.oracle.apply(events.Finish())
             finally:
                 self.oracle.close()
 
@@ -102,11 +102,12 @@ TestAnyOrder.settings = settings(
 )
 
 
-def test_a_run_replays_exactly():
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_run_replays_exactly(ahead):
     """The same seed gives the same figures, so a failure can be looked at again."""
     figures = []
     for _ in range(2):
-        oracle = make_oracle("three-windows", seed=5, failures=0.05)
+        oracle = start("three-windows", 5, failure_rate=0.05, async_scheduling=ahead)
         figures.append(oracle.run(150).describe())
         oracle.close()
     assert figures[0] == figures[1]
@@ -114,7 +115,7 @@ def test_a_run_replays_exactly():
 
 def test_a_store_that_copies_a_wrong_block_is_seen(monkeypatch):
     """The oracle can fail: with a planted fault, a step reads wrong bytes."""
-    oracle = make_oracle("three-windows", seed=3, host=8.0)
+    oracle = start("three-windows", 3, host_prompts=8.0)
     copy = oracle.transfers._device.copy
 
     def shifted(job, fence=None):
@@ -131,17 +132,35 @@ def test_a_store_that_copies_a_wrong_block_is_seen(monkeypatch):
 
 def test_a_pin_that_is_never_released_is_seen(monkeypatch):
     """The oracle can fail: a leaked reference is reported at the end."""
-    oracle = make_oracle("llama-3.1-8b", seed=3)
+    oracle = start("llama-3.1-8b", 3)
     monkeypatch.setattr(oracle.planner.index, "unpin", lambda node: None)
+    oracle.apply(events.Arrive("r1", (("p", 0, 100),), new_tokens=1))
     with pytest.raises(LeakError, match="pinned nodes"):
-        oracle.run(40)
+        oracle.apply(events.Finish())
     oracle.close()
 
 
-def test_the_command_line_reports_and_returns(capsys):
-    """Figures in the last line, exit code 0; ``list`` names the layouts."""
-    assert 0 == main(["--layout", "full24-swa16", "--steps", "60", "--mode", "lazy"])
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("full24-swa16 lazy: num_steps")
-    assert 0 == main(["--layout", "list"])
-    assert list(LAYOUT_NAMES) == capsys.readouterr().out.split()
+def test_a_load_that_never_ends_is_seen(monkeypatch):
+    """The oracle can fail: a request that waits for ever is a hang."""
+    monkeypatch.setattr("kvcellar.testing.oracle.oracle.HANG_STEPS", 50)
+    oracle = start("llama-3.1-8b", 3, meddles=False)
+    prompt = (("p", 0, 100),)
+    oracle.apply(events.Arrive("r1", prompt, new_tokens=1))
+    oracle.apply(events.Steps(20))
+    oracle.apply(events.Forget(1.0, seed=0))
+    monkeypatch.setattr(oracle.transfers, "poll", list)
+    oracle.apply(events.Arrive("r2", prompt, new_tokens=1))
+    with pytest.raises(HangError, match="1 requests wait"):
+        oracle.apply(events.Steps(60))
+    oracle.close()
+
+
+def test_a_wrong_count_of_computed_tokens_is_seen():
+    """The oracle can fail: engine and worker must count alike."""
+    oracle = start("llama-3.1-8b", 3, meddles=False)
+    oracle.apply(events.Arrive("r1", (("p", 0, 40),), new_tokens=5))
+    oracle.apply(events.Steps(2))
+    oracle.runner.rows["r1"].computed -= 1
+    with pytest.raises(OutOfStepError, match="the engine counts 41 computed tokens"):
+        oracle.apply(events.Steps(1))
+    oracle.close()

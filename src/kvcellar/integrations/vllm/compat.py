@@ -34,6 +34,37 @@ def state_group_tokens(managers: Sequence[Any]) -> dict[int, int]:
     }
 
 
+def writes_blocks_early(vllm_config: Any) -> bool:
+    """Whether the workers write blocks before they tell their connector of a step.
+
+    vLLM's second model runner zeroes new blocks, copies blocks for hits that end
+    inside one, and moves recurrent state to new blocks, before ``handle_preemptions``;
+    the first one tells the connector first.
+    Source: GPUModelRunner.update_requests and execute_model, v1/worker/gpu, vLLM 0.32.
+    """
+    return bool(getattr(vllm_config, "use_v2_model_runner", False))
+
+
+def blocks_written_early(
+    scheduler_output: Any, state_group_ids: Iterable[int]
+) -> set[int]:
+    """Device blocks that the workers may write in a step before its forward.
+
+    Args:
+        scheduler_output: of the step.
+        state_group_ids: groups of recurrent state; any of their new blocks counts.
+    """
+    zeroed = scheduler_output.new_block_ids_to_zero or ()
+    copies = scheduler_output.kv_cache_block_copies or ()
+    written = {*zeroed, *(copy.dst_block_id for copy in copies)}
+    tables = [new.block_ids for new in scheduler_output.scheduled_new_reqs]
+    tables += scheduler_output.scheduled_cached_reqs.new_block_ids
+    for group_id in state_group_ids:
+        for table in tables:
+            written.update(table[group_id] if table else ())
+    return written
+
+
 class EngineTables:
     """One request's block tables, read where the engine keeps them.
 
@@ -147,14 +178,18 @@ class DeviceBlocks:
         if blocks:
             self._pool.free_blocks(blocks)
 
-    def overtaken(self) -> list[int]:
-        """Jobs with a fenced block that the engine has given away since."""
-        jobs = [
-            job_id
+    def overtaken(self) -> dict[int, set[int]]:
+        """Jobs with a fenced block that the engine has given away since.
+
+        Returns:
+            Ids of all fenced blocks of each such job.
+        """
+        jobs = {
+            job_id: {block.block_id for block, _ in watched}
             for job_id, watched in self._fenced.items()
             # Given away and computed again it has an equal key, but not the same one.
             if any(block.block_hash is not key for block, key in watched)
-        ]
+        }
         for job_id in jobs:
             del self._fenced[job_id]
         return jobs

@@ -1,7 +1,9 @@
 """What vLLM calls: each method hands over to the half that this process holds."""
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
     KVConnectorHandshakeMetadata,
@@ -228,3 +230,18 @@ def _worker_side(*args: Any) -> "WorkerSide":
     from kvcellar.integrations.vllm import worker_side
 
     return worker_side.WorkerSide(*args)
+
+
+def _register() -> None:
+    """Let ``MultiConnector`` find the class by name alone when it rebuilds our stats.
+
+    Source: MultiConnector.build_kv_connector_stats, vLLM 0.32, which knows no module
+    path there and raises in the front end.
+    """
+    with contextlib.suppress(ValueError):  # raised if it is known already
+        KVConnectorFactory.register_connector(
+            "CellarConnector", "kvcellar.integrations.vllm", "CellarConnector"
+        )
+
+
+_register()

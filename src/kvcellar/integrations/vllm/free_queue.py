@@ -38,7 +38,8 @@ class FreeQueueWatch:
         front = self._device_blocks.front_of_free_queue(2 * self.horizon)
         self._places = {block.block_id: place for place, block in enumerate(front)}
         keys = {block.block_hash for block in front if block.block_hash is not None}
-        new = [b.block_hash for b in front if b.block_hash in keys - self._reported]
+        unreported = keys - self._reported
+        new = [b.block_hash for b in front if b.block_hash in unreported]
         self._reported = keys
         return [block_key(key) for key in dict.fromkeys(new)]
 

@@ -10,6 +10,8 @@ from kvcellar.integrations.vllm.messages import CellarMetadata, WorkerReport
 from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvcellar.integrations.vllm.compat import DeviceBlocks
 
 
@@ -54,26 +56,38 @@ class Jobs:
             self._loading[action.job_id] = action.request_id
             job = self._job(action.job_id, Direction.LOAD, action.copies)
             self._next.loads[action.request_id] = job
+            self._next.num_ahead = self._num_through_last_move()
         elif isinstance(action, actions.Move):
             self._move(action)
         elif isinstance(action, actions.LoadRefused):
             self._next.refused_loads.append(action.request_id)
 
-    def end_overtaken(self) -> None:
+    def end_overtaken(self, written_early: "Callable[[], set[int]]" = set) -> None:
         """Let the workers end copies whose source this step's allocations took.
 
         Call it before the step's own jobs are added. Jobs that were planned since the
         last step, when a request ended, have not even begun; what they read was
         computed before, so they may run ahead of this step.
+
+        Args:
+            written_early: says which device blocks the workers write before they can
+                end anything; a copy that still reads one of these is worth nothing.
         """
         assert self.device_blocks is not None
         overtaken = self.device_blocks.overtaken()
         if not overtaken:
             return
         self.num_overtaken += len(overtaken)
-        self._next.overtaken = overtaken
+        self._next.overtaken = list(overtaken)
+        written = written_early()
+        self._next.spoiled = [
+            job_id
+            for job_id, block_ids in overtaken.items()
+            if not block_ids.isdisjoint(written)
+        ]
         if any(job.job_id in overtaken for job in self._next.stores):
             self._next.early_stores, self._next.stores = self._next.stores, []
+            self._next.num_ahead = 0
 
     def take_metadata(self) -> CellarMetadata:
         """All that was queued, for the workers."""
@@ -120,6 +134,17 @@ class Jobs:
             copies.host_blocks.append(move.destination)
         job = self._job(action.job_id, Direction.MOVE, list(by_position.values()))
         self._next.stores.append(job)
+
+    def _num_through_last_move(self) -> int:
+        """Jobs that a load planned now must follow: it reads what a move has moved.
+
+        Stores between moves go along, since a move may make room for the next store.
+        Those behind the last move wait for the forward, and the load does not wait.
+        """
+        count = len(self._next.stores)
+        while count and self._next.stores[count - 1].direction is not Direction.MOVE:
+            count -= 1
+        return count
 
     def _job(
         self, job_id: int, direction: Direction, copies: list[actions.BlockCopies]

@@ -18,17 +18,23 @@ class CellarMetadata(KVConnectorMetadata):
     Attributes:
         loads: loads by the id of the request that waits for them.
         stores: stores and moves, in the order they were planned.
+        num_ahead: how many of these come before the loads. Between a move and a load
+            that was planned after it, the order they were planned in must be kept.
         refused_loads: requests that must be reported as failed loads.
         early_stores: stores and moves that must be carried out before this step writes.
         overtaken: jobs that must end before this step writes anything, since the
             engine has given away a block that they read.
+        spoiled: those of them whose bytes count only if they have ended before this
+            step, since the workers may already have written what they read.
     """
 
     loads: dict[str, CopyJob] = field(default_factory=dict)
     stores: list[CopyJob] = field(default_factory=list)
+    num_ahead: int = 0
     refused_loads: list[str] = field(default_factory=list)
     early_stores: list[CopyJob] = field(default_factory=list)
     overtaken: list[int] = field(default_factory=list)
+    spoiled: list[int] = field(default_factory=list)
 
 
 @dataclass

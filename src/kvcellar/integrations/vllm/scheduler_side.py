@@ -21,8 +21,10 @@ from kvcellar.integrations.vllm.compat import (
     DeviceBlocks,
     EngineTables,
     StepTables,
+    blocks_written_early,
     group_managers,
     state_group_tokens,
+    writes_blocks_early,
 )
 from kvcellar.integrations.vllm.free_queue import FreeQueueWatch, block_key
 from kvcellar.integrations.vllm.jobs import Jobs
@@ -67,6 +69,7 @@ class SchedulerSide:
         self._state_tokens: dict[int, int] = {}
         self._free_queue: FreeQueueWatch | None = None
         self._watched: dict[str, Watched] = {}
+        self._writes_early = writes_blocks_early(vllm_config)
         self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
         self._jobs = Jobs(self._num_ranks)
         self._counts = SchedulerCounts()
@@ -166,20 +169,21 @@ class SchedulerSide:
         self._wakeups.watch(watched)
         tables = EngineTables(self._managers, request_id)
         self._handle(events.Allocated(request_id, external_tokens, tables))
-        watched.is_loading = bool(external_tokens)
+        watched.has_run = False
 
     # -- store ---------------------------------------------------------------------
 
     def build_metadata(self, scheduler_output: "SchedulerOutput") -> CellarMetadata:
         """Offer what this step completes to the planner; hand over all jobs."""
         num_scheduled = scheduler_output.num_scheduled_tokens
-        self._jobs.end_overtaken()
+        self._jobs.end_overtaken(lambda: self._blocks_written_early(scheduler_output))
         handed_over = self._take_hand_overs(scheduler_output)
         for watched in self._wakeups.next_step():
             request = watched.request
             num_tokens = num_scheduled.get(request.request_id)
             if num_tokens is None:
                 continue  # waits for its load, or sits this step out
+            watched.has_run = True
             drafts = scheduler_output.scheduled_spec_decode_tokens.get(
                 request.request_id, ()
             )
@@ -196,6 +200,12 @@ class SchedulerSide:
             self._rest(watched, computed)
         self._store_threatened()
         return self._jobs.take_metadata()
+
+    def _blocks_written_early(self, scheduler_output: "SchedulerOutput") -> set[int]:
+        """Blocks that the workers write before they can end a copy."""
+        if not self._writes_early:
+            return set()
+        return blocks_written_early(scheduler_output, self._state_tokens)
 
     def _store_threatened(self) -> None:
         """Lazy mode: store what comes within reach of the free queue's head."""
@@ -282,7 +292,7 @@ class SchedulerSide:
         watched = self._watched.pop(request.request_id, None)
         if watched is not None:
             self._wakeups.forget(watched)
-            if not watched.is_loading:
+            if watched.has_run:
                 # The last sampled token has no KV yet.
                 computed = min(request.num_computed_tokens, request.num_tokens - 1)
                 self._offer(watched, computed, computed)
@@ -295,9 +305,6 @@ class SchedulerSide:
             return
         assert isinstance(report, WorkerReport)
         for job in self._jobs.take_report(report):
-            watched = self._watched.get(job.request_id or "")
-            if watched is not None:
-                watched.is_loading = False
             self._handle(events.JobDone(job.job_id, job.has_failed))
             self._jobs.release(job.job_id)
 

@@ -14,15 +14,16 @@ class Watched:
     Attributes:
         request: vLLM's request.
         num_chunks: whole chunks offered to the planner so far; -1 before the first.
-        is_loading: whether a load into its blocks is in flight.
+        has_run: whether it was scheduled since it was admitted. Until then its blocks
+            may wait for a load, ours or another connector's.
     """
 
-    __slots__ = ("is_loading", "num_chunks", "request", "wake_step")
+    __slots__ = ("has_run", "num_chunks", "request", "wake_step")
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self.num_chunks = -1
-        self.is_loading = False
+        self.has_run = False
         self.wake_step = 0
 
 

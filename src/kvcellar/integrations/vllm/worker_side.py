@@ -101,6 +101,7 @@ class WorkerSide:
         self._counts = WorkerCounts()
         self._is_idle = False
         self._spoiled: set[int] = set()
+        self._running: set[int] = set()
 
     def register(self, kv_caches: "dict[str, torch.Tensor]") -> None:
         """Find the bytes of every block; allocate host memory; start the thread.
@@ -135,7 +136,9 @@ class WorkerSide:
         if not metadata.overtaken:
             return
         for job in metadata.early_stores:
-            self._transfers.submit(job)
+            self._submit(job)
+        # What has ended by the last step's end was read in time.
+        self._spoiled |= self._running.intersection(metadata.spoiled)
         if not self._transfers.wait_for(metadata.overtaken, OVERTAKEN_WAIT_SECONDS):
             logger.error("kvcellar: a copy did not end in time; its bytes are dropped")
             self._spoiled.update(metadata.overtaken)
@@ -143,19 +146,28 @@ class WorkerSide:
     def start_loads(self, metadata: CellarMetadata, *, is_idle: bool) -> None:
         """Queue loads. On CPU the forward has run by now, so nothing reads the blocks.
 
+        Stores that go ahead of them were planned before this step was scheduled, when
+        a request ended: what they read was written by earlier steps.
+
         Args:
             is_idle: whether this step computes nothing.
         """
         self._is_idle = is_idle
         self._refused += metadata.refused_loads
+        for job in metadata.stores[: metadata.num_ahead]:
+            self._submit(job)
         for request_id, job in metadata.loads.items():
             self._waiting[job.job_id] = request_id
-            self._transfers.submit(job)
+            self._submit(job)
 
     def start_stores(self, metadata: CellarMetadata) -> None:
         """Queue stores and moves, behind the forward that wrote their blocks."""
-        for job in metadata.stores:
-            self._transfers.submit(job)
+        for job in metadata.stores[metadata.num_ahead :]:
+            self._submit(job)
+
+    def _submit(self, job: CopyJob) -> None:
+        self._running.add(job.job_id)
+        self._transfers.submit(job)
 
     def take_results(self) -> KVConnectorTransferResults:
         """Requests whose load has ended, and which of them failed."""
@@ -166,6 +178,7 @@ class WorkerSide:
         results.failed_recving.update(self._refused)
         self._refused = []
         for ended in self._transfers.poll():
+            self._running.discard(ended.job_id)
             result = self._unless_spoiled(ended)
             self._ended.append(result)
             self._counts.count(result)

@@ -10,6 +10,11 @@ import torch
 from kvcellar.integrations.vllm.translate import layer_payload_bytes
 from kvcellar.testing.oracle.content import Hashes, unit_bytes
 
+Numbers = npt.NDArray[np.int64]
+
+Views = list[tuple["PageView", Hashes]]
+"""Views, each with a seed per layer."""
+
 
 class PageView:
     """The pages of some equal layers of one group, and how they are cut in units.
@@ -38,7 +43,7 @@ class PageView:
         self._rest = payload - size * self.num_units
 
     def write(
-        self, blocks: Hashes, units: Hashes, values: Hashes, seeds: Hashes
+        self, blocks: Numbers, units: Numbers, values: Hashes, seeds: Hashes
     ) -> None:
         """Fill units with what their prefix demands.
 
@@ -48,16 +53,16 @@ class PageView:
             values: prefix value at the unit's last token, **[n]**.
             seeds: one per layer.
         """
-        content = unit_bytes(values, seeds, self.pages.shape[-1])
-        self.pages[blocks, :, units] = content.swapaxes(0, 1)
+        self.pages[blocks, :, units] = unit_bytes(values, seeds, self.pages.shape[-1])
 
-    def count_wrong(
-        self, blocks: Hashes, units: Hashes, values: Hashes, seeds: Hashes
-    ) -> int:
-        """Units with any byte that their prefix does not demand."""
-        content = unit_bytes(values, seeds, self.pages.shape[-1]).swapaxes(0, 1)
+    def wrong(
+        self, blocks: Numbers, units: Numbers, values: Hashes, seeds: Hashes
+    ) -> npt.NDArray[np.bool_]:
+        """Which units have any byte that their prefix does not demand, **[n]**."""
+        content = unit_bytes(values, seeds, self.pages.shape[-1])
         differs = self.pages[blocks, :, units] != content
-        return int(differs.any(axis=(1, 2)).sum())
+        is_wrong: npt.NDArray[np.bool_] = np.logical_or.reduce(differs, axis=(1, 2))
+        return is_wrong
 
 
 class SimulatedDevice:
@@ -70,6 +75,8 @@ class SimulatedDevice:
     Attributes:
         kv_caches: what a worker registers: every layer's view of the one allocation.
         group_pages: views by engine group id.
+        views_by_cut: the same by tokens per unit and units per block.
+        block_tokens: tokens per block by engine group id.
     """
 
     def __init__(self, kv_cache_config: Any, seed: int) -> None:
@@ -84,13 +91,15 @@ class SimulatedDevice:
             for tensor in kv_cache_config.kv_cache_tensors
             for name in tensor.layers
         }
-        self.group_pages: list[list[tuple[PageView, Hashes]]] = []
-        for group_id, group in enumerate(kv_cache_config.kv_cache_groups):
-            self.group_pages.append(self._pages_of(kv_cache_config, group_id, group))
+        groups = list(kv_cache_config.kv_cache_groups)
+        self.block_tokens = [group.kv_cache_spec.block_size for group in groups]
+        self.group_pages: list[Views] = [
+            self._pages_of(kv_cache_config, group_id, group)
+            for group_id, group in enumerate(groups)
+        ]
+        self.views_by_cut = [_by_cut(views) for views in self.group_pages]
 
-    def _pages_of(
-        self, kv_cache_config: Any, group_id: int, group: Any
-    ) -> list[tuple[PageView, Hashes]]:
+    def _pages_of(self, kv_cache_config: Any, group_id: int, group: Any) -> Views:
         pages = []
         names = set(group.layer_names)
         for number, tensor in enumerate(kv_cache_config.kv_cache_tensors):
@@ -103,11 +112,27 @@ class SimulatedDevice:
             pages.append((view, seeds << np.uint64(8)))
         return pages
 
-    def copy_blocks(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Copy whole blocks inside the device, for every group's layout of them."""
-        for pages in self.group_pages:
+    def copy_blocks(
+        self,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        group_id: int | None = None,
+    ) -> None:
+        """Copy blocks inside the device.
+
+        Args:
+            group_id: whose layout they have; None copies all bytes of any group.
+        """
+        chosen = self.group_pages if group_id is None else [self.group_pages[group_id]]
+        for pages in chosen:
             for view, _ in pages:
                 view.pages[list(targets)] = view.pages[list(sources)]
+
+    def zero_blocks(self, blocks: Sequence[int]) -> None:
+        """Clear blocks, whosever they are."""
+        for pages in self.group_pages:
+            for view, _ in pages:
+                view.pages[list(blocks)] = 0
 
     def make_noise(self, blocks: Sequence[int], seed: int) -> None:
         """Overwrite blocks, as a new owner would."""
@@ -116,6 +141,16 @@ class SimulatedDevice:
             for view, _ in pages:
                 shape = (len(blocks), *view.pages.shape[1:])
                 view.pages[list(blocks)] = rng.integers(0, 256, shape, dtype=np.uint8)
+
+
+def _by_cut(views: Views) -> dict[tuple[int, int], Views]:
+    """Views that are cut alike, together."""
+    found: dict[tuple[int, int], Views] = {}
+    for view, seeds in views:
+        found.setdefault((view.tokens_per_unit, view.num_units), []).append(
+            (view, seeds)
+        )
+    return found
 
 
 def _spec_of(spec: Any, layer_name: str) -> Any:

@@ -5,73 +5,52 @@ aborted or preempted, all follows from one seed.
 """
 
 import random
-from dataclasses import dataclass
 from typing import Any
 
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-from vllm.sampling_params import SamplingParams
-from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.request import Request, RequestStatus
-from vllm.v1.structured_output import StructuredOutputManager
+from vllm.v1.request import RequestStatus
 
-from kvcellar.index.checks import check_index
-from kvcellar.integrations.vllm.connector import CellarConnector
-from kvcellar.integrations.vllm.dead_state import compressor_states
-from kvcellar.testing.oracle.device import SimulatedDevice
+from kvcellar.testing.oracle import events
+from kvcellar.testing.oracle.content import TokenStream
+from kvcellar.testing.oracle.driver import Driver
+from kvcellar.testing.oracle.engine import SimulatedEngine
+from kvcellar.testing.oracle.figures import HangError, LeakError, OracleFigures
 from kvcellar.testing.oracle.layouts import OracleLayout
-from kvcellar.testing.oracle.runner import OracleRunner
-from kvcellar.testing.oracle.transfers import SeededTransfers
-from kvcellar.testing.oracle.workload import OracleRequest, Workload
+from kvcellar.testing.oracle.meddling import Meddler
+from kvcellar.testing.oracle.requests import (
+    OracleRequest,
+    arrived,
+    engine_request,
+    engine_update,
+)
+from kvcellar.testing.oracle.rows import Prompt
+from kvcellar.testing.oracle.runner import OutOfStepError
 
 HANG_STEPS = 3000
 
+PATIENCE_STEPS = 300
+"""Steps without progress after which clients give up, where vLLM 0.32 can be stuck.
 
-class HangError(AssertionError):
-    """Requests wait, and nothing has moved for too many steps."""
-
-
-class LeakError(AssertionError):
-    """Something is still held after every request has ended."""
-
-
-@dataclass(slots=True)
-class OracleFigures:
-    """What a run has done."""
-
-    num_steps: int = 0
-    num_requests: int = 0
-    num_aborts: int = 0
-    num_resets: int = 0
-    num_preemptions: int = 0
-    num_units_checked: int = 0
-    loaded_tokens: int = 0
-    stored_chunks: int = 0
-    stored_checkpoints: int = 0
-    evicted_chunks: int = 0
-    failed_jobs: int = 0
-    lost_chunks: int = 0
-    overtaken_jobs: int = 0
-
-    def add(self, other: "OracleFigures") -> None:
-        """Add another run's figures."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def describe(self) -> str:
-        """All figures in one line."""
-        return ", ".join(f"{name} {getattr(self, name)}" for name in self.__slots__)
+Sessions, and requests whose load has ended, hold their blocks until they go on, and
+the engine takes blocks from running requests only: they can wait for each other. And
+a request whose load has failed stays counted among those that are being loaded, so it
+cannot be admitted for a second load, beside itself; with one connector of ours there
+is no second one.
+"""
 
 
-class Oracle:
-    """One engine under a seeded workload.
+class Oracle(SimulatedEngine):
+    """An engine under a seeded workload.
 
     Args:
-        layout: what to run on.
+        layout: what to run on; says too whether the engine schedules ahead.
         seed: decides everything that happens.
-        failure_rate: chance that a copy fails.
         check_every: steps between two checks of the whole index.
+        engine_options: of ``SimulatedEngine``.
+
+    Attributes:
+        figures: what the run has done; complete after ``finish``.
+        driver: the dice.
+        log: what has happened so far.
     """
 
     def __init__(
@@ -79,213 +58,249 @@ class Oracle:
         layout: OracleLayout,
         seed: int,
         *,
-        failure_rate: float = 0.0,
         check_every: int = 16,
+        **engine_options: Any,
     ) -> None:
-        self._rng = random.Random(seed)
+        super().__init__(layout, seed, **engine_options)
         self._check_every = check_every
-        self.layout = layout
         self.figures = OracleFigures()
-        init_none_hash(sha256)
-        self._hasher = get_request_block_hasher(layout.hash_block_tokens, sha256)
-        self.device = SimulatedDevice(layout.worker_config, seed)
-        self._worker = CellarConnector(
-            layout.vllm_config, KVConnectorRole.WORKER, layout.worker_config
-        )
-        self._worker.register_kv_caches(self.device.kv_caches)
-        self._use_seeded_transfers(failure_rate)
-        self.scheduler = self._make_scheduler()
-        connector: Any = self.scheduler.connector
-        connector.set_xfer_handshake_metadata_pp_aware(
-            {(0, 0): self._worker.get_handshake_metadata()}
-        )
-        self.planner = connector.scheduler_side.offloader
-        settings = connector.scheduler_side.offloader.settings
-        ratios = compressor_states(layout.worker_config) if settings.dead_state else {}
-        self.runner = OracleRunner(
-            self.planner.layout, self._worker, self.device, self._rng, ratios
-        )
-        unit = self.planner.layout.chunk_tokens
-        most = layout.vllm_config.model_config.max_model_len
-        self.workload = Workload(self._rng, unit, layout.prompt_tokens, most - 8)
-        speculative = layout.vllm_config.speculative_config
-        self._num_draft_tokens = speculative and speculative.num_speculative_tokens
         self._live: dict[str, OracleRequest] = {}
+        most = layout.vllm_config.model_config.max_model_len - 8
+        self.driver = Driver(self, random.Random(f"{seed}/events"), most)
+        self._meddler: Meddler | None = None
+        self.log: list[events.Event] = []
         self._last_progress = 0
 
+    def meddle(self) -> None:
+        """From now on, some look-ups are delayed and some promises shortened."""
+        rng = random.Random(f"{self._seed}/meddling")
+        alignment = self.planner.layout.alignment_tokens
+        self._meddler = Meddler(self._connector, rng, alignment)
+
     # -- driving -------------------------------------------------------------------
+
+    @property
+    def live(self) -> dict[str, OracleRequest]:
+        """Requests that have arrived and not ended, by id."""
+        return self._live
 
     def run(self, num_steps: int) -> OracleFigures:
         """Run for ``num_steps``, then let everything end and look for leaks.
 
         Raises:
             WrongBytesError: a step would have read wrong bytes.
+            OutOfStepError: engine and workers disagree about what was computed.
             HangError: nothing moves although requests wait.
             LeakError: something stays held at the end.
             InvariantError: the index is broken.
         """
         for _ in range(num_steps):
-            self.disturb()
-            self.step()
-        self.finish()
+            for event in self.driver.between_steps():
+                self.apply(event)
+            self.apply(events.Steps(1))
+        self.apply(events.Finish())
         return self.figures
+
+    def apply(self, event: events.Event) -> None:
+        """Let something happen, and note it in the log.
+
+        Raises:
+            AssertionError: as ``run``.
+        """
+        self._note(event)
+        if isinstance(event, events.Steps):
+            for _ in range(event.count):
+                self.step()
+        elif isinstance(event, events.Finish):
+            self.finish()
+        elif isinstance(event, events.Arrive):
+            self._arrive(event)
+        elif isinstance(event, events.Reset):
+            self._reset(event)
+        elif isinstance(event, events.Forget):
+            self._forget(event)
+        elif isinstance(event, events.Speed):
+            self._set_slowness(event.slowness)
+        elif event.request_id in self._live:
+            self._change(self._live[event.request_id], event)
+
+    def _set_slowness(self, slowness: float) -> None:
+        for transfers in self.all_transfers:
+            transfers.slowness = slowness
+
+    def _note(self, event: events.Event) -> None:
+        last = self.log[-1] if self.log else None
+        if isinstance(event, events.Steps) and isinstance(last, events.Steps):
+            self.log[-1] = events.Steps(last.count + event.count)
+        else:
+            self.log.append(event)
 
     def finish(self) -> None:
         """Let all requests end; verify that nothing stays held."""
-        self.transfers.slowness = min(self.transfers.slowness, 0.5)
+        self._set_slowness(min(self.transfers.slowness, 0.5))
+        for wanted in list(self._live.values()):
+            if wanted.is_session and wanted.is_open:
+                self._change(wanted, events.CloseSession(wanted.request_id))
         num_idle = 0
-        while self.scheduler.has_requests():
+        while self.loop.has_work:
             self.step()
             num_idle = 0 if self._live else num_idle + 1
             if num_idle > HANG_STEPS:
                 raise HangError("no request is left, and the engine still has work")
         self._assert_nothing_held()
 
-    def disturb(self) -> None:
-        """New requests, aborts, resets, changes of the copies' speed."""
-        rng = self._rng
-        most = self.layout.vllm_config.scheduler_config.max_num_seqs + 4
-        if len(self._live) < most and rng.random() < 0.3:
-            self.add(self.workload.next_request())
-        if rng.random() < 0.01:
-            self.abort_one()
-        if rng.random() < 0.002:
-            self.reset()
-        if rng.random() < 0.01:
-            self.transfers.slowness = rng.choice([0.0, 0.3, 0.6, 0.9])
-
     def step(self) -> None:
-        """One step of the engine, as its main loop does it."""
-        output = self.scheduler.schedule()
-        result = self.runner.step(output, self._live)
-        outputs = self.scheduler.update_from_output(output, result)
-        if self._num_draft_tokens:
-            drafts = self.runner.propose(output, self._num_draft_tokens)
-            self.scheduler.update_draft_token_ids(drafts)
-        for engine_outputs in outputs.values():
-            for finished in engine_outputs.outputs:
-                if finished.finish_reason is not None:
-                    self._ended(finished.request_id)
+        """One turn of the engine's main loop."""
+        output, outcome = self.loop.turn()
+        self._deliver(outcome)
         self.figures.num_steps += 1
-        resumed = output.scheduled_cached_reqs.resumed_req_ids
-        self.figures.num_preemptions += len(resumed)
         self._watch_progress(output)
         if self.figures.num_steps % self._check_every == 0:
-            check_index(self.planner.index)
+            self.check()
+
+    def _deliver(self, outcome: dict[int, Any]) -> None:
+        """Take what the engine tells its clients."""
+        for engine_outputs in outcome.values():
+            for one in engine_outputs.outputs:
+                wanted = self._live.get(one.request_id)
+                if wanted is None:
+                    continue
+                wanted.tokens += one.new_token_ids
+                if one.finish_reason is not None:
+                    self._answered(wanted)
+
+    def _answered(self, wanted: OracleRequest) -> None:
+        """An answer has ended; a session goes on with what waits, or becomes idle."""
+        if wanted.is_session and not wanted.updates:
+            wanted.is_idle = True
+            return
+        update = wanted.updates.popleft() if wanted.updates else None
+        if update is None:
+            self._ended(wanted.request_id)
+        else:
+            self._go_on(wanted, update)
+
+    def _go_on(self, wanted: OracleRequest, update: events.Extend) -> None:
+        """Follow the engine, which has appended the input behind what it keeps.
+
+        The last sampled token goes, since it was not computed; unless it was a draft.
+        """
+        request = self.scheduler.requests[wanted.request_id]
+        kept = request.num_prompt_tokens - update.num_tokens
+        if len(wanted.tokens) - kept not in (1, 1 - self.loop.has_drafter):
+            raise OutOfStepError(
+                f"session {wanted.request_id} goes on behind token {kept}, and its "
+                f"client knows {len(wanted.tokens)}"
+            )
+        wanted.extend(self._seed, update, kept)
+        wanted.is_idle = False
+        self.figures.num_extensions += 1
+
+    def _ended(self, request_id: str) -> None:
+        wanted = self._live.pop(request_id, None)
+        if wanted is not None:
+            self.driver.workload.remember(wanted)
 
     def _watch_progress(self, output: Any) -> None:
         step = self.figures.num_steps
-        if output.total_num_scheduled_tokens or not self._live:
+        waits = any(not wanted.is_idle for wanted in self._live.values())
+        if not waits or (output and output.total_num_scheduled_tokens):
             self._last_progress = step
+        if step - self._last_progress == PATIENCE_STEPS:
+            self._give_up()
         if step - self._last_progress > HANG_STEPS:
             raise HangError(
                 f"{len(self._live)} requests wait and nothing has moved for "
                 f"{HANG_STEPS} steps"
             )
 
+    def _give_up(self) -> None:
+        counted = set()
+        if len(self.planners) > 1:
+            loading = self.scheduler._inflight_prefills
+            counted = {r.request_id for r in loading if not r.num_computed_tokens}
+        for wanted in list(self._live.values()):
+            if wanted.is_session or wanted.request_id in counted:
+                self.figures.num_given_up += 1
+                self._change(wanted, events.Abort(wanted.request_id))
+
+    def _prompt_of(self, request_id: str) -> Prompt:
+        """A request's prefix as the engine knows it now."""
+        wanted = self._live[request_id]
+        num_tokens = self.scheduler.requests[request_id].num_tokens
+        if num_tokens != len(wanted.tokens):
+            raise OutOfStepError(
+                f"request {request_id}: the engine admits it with {num_tokens} tokens, "
+                f"and its client knows {len(wanted.tokens)}"
+            )
+        marks = (*wanted.marks, (0, self.runner.epoch << 32))
+        answers = TokenStream(self._seed, wanted.answers)
+        return Prompt(list(wanted.tokens), marks, answers)
+
     # -- events --------------------------------------------------------------------
 
-    def add(self, wanted: OracleRequest) -> None:
-        """A request arrives."""
-        params = SamplingParams(
-            max_tokens=wanted.max_new_tokens,
-            ignore_eos=True,
-            skip_reading_prefix_cache=wanted.skips_reading,
-        )
-        request = Request(
-            request_id=wanted.request_id,
-            prompt_token_ids=list(wanted.tokens),
-            sampling_params=params,
-            pooling_params=None,
-            cache_salt=str(wanted.identity) if wanted.identity else None,
-            block_hasher=self._hasher,
-        )
-        self._live[wanted.request_id] = wanted
+    def _arrive(self, event: events.Arrive) -> None:
+        wanted = arrived(self._seed, event)
+        self._live[event.request_id] = wanted
         self.figures.num_requests += 1
-        self.scheduler.add_request(request)
+        self.scheduler.add_request(engine_request(wanted, self._hasher))
 
-    def abort_one(self) -> None:
-        """The client of some request, in any state, goes away."""
-        if not self._live:
+    def _change(
+        self,
+        wanted: OracleRequest,
+        event: events.Extend | events.CloseSession | events.Abort,
+    ) -> None:
+        """Something happens to one live request."""
+        name = wanted.request_id
+        if isinstance(event, events.Abort):
+            self.figures.num_aborts += 1
+            self.scheduler.finish_requests([name], RequestStatus.FINISHED_ABORTED)
+            self._ended(name)
             return
-        request_id = self._rng.choice(list(self._live))
-        self.figures.num_aborts += 1
-        self.scheduler.finish_requests([request_id], RequestStatus.FINISHED_ABORTED)
-        self._ended(request_id)
+        update = event if isinstance(event, events.Extend) else None
+        self.scheduler.add_request(engine_update(wanted, update, self._seed))
+        if not wanted.is_idle:
+            wanted.updates.append(update)
+        elif update is None:
+            self._ended(name)
+        else:
+            self._go_on(wanted, update)
 
-    def _ended(self, request_id: str) -> None:
-        wanted = self._live.pop(request_id, None)
-        if wanted is not None:
-            self.workload.remember(wanted)
+    def _forget(self, event: events.Forget) -> None:
+        pool = self.scheduler.kv_cache_manager.block_pool
+        found = [b.block_id for b in pool.blocks if b.block_hash is not None]
+        random.Random(event.seed).shuffle(found)
+        pool.evict_blocks(set(found[: round(event.share * len(found))]))
+        self.figures.num_forgets += 1
 
-    def reset(self) -> None:
-        """New weights: what the old ones computed must never be read again.
+    def _reset(self, event: events.Reset) -> None:
+        """New weights, if the engine agrees.
 
         vLLM 0.32 raises when it is to preempt everything while something besides the
         running requests holds device blocks (a copy, a request that waits for one, a
-        state that it copies itself). Then, as when it answers False, the weights stay.
+        session, a state that it copies itself, a step under way). Then, as when it
+        answers False, the weights stay.
         """
-        everything = not self.planner.jobs and self._rng.random() < 0.7
+        if event.is_paused:
+            for outcome in self.loop.settle():
+                self._deliver(outcome)
         try:
             is_done = self.scheduler.reset_prefix_cache(
-                reset_running_requests=everything, reset_connector=True
+                reset_running_requests=event.is_forced, reset_connector=True
             )
         except RuntimeError:
             is_done = False
         if is_done:
+            self.runner.run_all()  # what is under way runs with the old weights
             self.runner.epoch += 1
             self.figures.num_resets += 1
 
-    # -- set-up and end ------------------------------------------------------------
-
-    def _make_scheduler(self) -> Scheduler:
-        layout = self.layout
-        return Scheduler(
-            vllm_config=layout.vllm_config,
-            kv_cache_config=layout.scheduler_config,
-            structured_output_manager=StructuredOutputManager(layout.vllm_config),
-            block_size=layout.scheduler_block_tokens,
-            hash_block_size=layout.hash_block_tokens,
-            log_stats=False,
-        )
-
-    def _use_seeded_transfers(self, failure_rate: float) -> None:
-        side = self._worker.worker_side
-        assert side.device is not None
-        assert side.transfers is not None
-        side.transfers.close(1.0)
-        self.transfers = SeededTransfers(
-            side.device, self._rng, failure_rate=failure_rate
-        )
-        side.transfers = self.transfers
-
     def _assert_nothing_held(self) -> None:
-        check_index(self.planner.index)
-        pool = self.scheduler.kv_cache_manager.block_pool
-        connector: Any = self.scheduler.connector
-        held = {
-            "device blocks": pool.num_gpu_blocks - 1 - pool.get_num_free_blocks(),
-            "jobs": len(self.planner.jobs),
-            "requests": len(self.planner.records),
-            "pinned nodes": sum(n.pins > 0 for n in self.planner.index.nodes.values()),
-            "watched": connector.scheduler_side.num_watched,
-        }
+        self.check()
+        held = self.held()
         if any(held.values()):
             raise LeakError(f"still held after the last request: {held}")
-        self._take_figures()
-
-    def _take_figures(self) -> None:
-        counters, figures = self.planner.counters, self.figures
-        figures.num_units_checked = self.runner.num_units_checked
-        figures.loaded_tokens = counters.loaded_tokens
-        figures.stored_chunks = counters.stored_chunks
-        figures.stored_checkpoints = counters.stored_checkpoints
-        figures.failed_jobs = counters.failed_jobs
-        figures.lost_chunks = counters.lost_chunks
-        connector: Any = self.scheduler.connector
-        figures.overtaken_jobs = connector.scheduler_side.num_overtaken
-        figures.evicted_chunks = self.planner.index.counters.evicted_chunks
-
-    def close(self) -> None:
-        """Give host memory back."""
-        self._worker.shutdown()
+        self.add_counters(self.figures)
+        if self._meddler:
+            self.figures.num_delayed = self._meddler.num_delayed
+            self.figures.num_shortened = self._meddler.num_shortened

@@ -1,68 +1,39 @@
-"""The model runner's part: block tables, reads that are checked, writes that are made.
+"""The model runner's part: block tables, the forward pass, the connector's calls.
 
 The order within a step is that of vLLM's runner: copies between blocks, then the
-forward, then loads and stores are queued, then results are collected.
-Source: KVConnectorModelRunnerMixin, vLLM 0.32.
+forward, then loads and stores are queued, then results are collected. Steps wait in a
+queue, as they do on a device: the engine may hand over the next one, or take in an
+earlier one's outcome, before a step runs.
+vLLM's second runner prepares blocks before it tells the connector about the step.
+Source: KVConnectorModelRunnerMixin, GPUModelRunner, and worker/gpu, vLLM 0.32.
 """
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 
 from kvcellar.attention.reference import (
     first_token_read,
     first_token_read_by_compressor,
-    keeps_running_state,
 )
 from kvcellar.layout.groups import CacheLayout, GroupLayout
-from kvcellar.testing.oracle.content import Hashes, prefix_values
+from kvcellar.testing.oracle.content import NUM_TOKEN_IDS
 from kvcellar.testing.oracle.device import SimulatedDevice
+from kvcellar.testing.oracle.forward import Forward, Work, WrongBytesError
+from kvcellar.testing.oracle.rows import Prompt, Row, Rows
 
-Places = npt.NDArray[Any]
+__all__ = ["OracleRunner", "OutOfStepError", "WrongBytesError"]
+
+GOOD_GUESSES = 0.6
+"""Chance that a drafter's guess of a token is right."""
 
 
-class WrongBytesError(AssertionError):
-    """A step would have read bytes that its prefix does not demand."""
-
-
-@dataclass(slots=True)
-class Row:
-    """A request as the worker knows it.
-
-    Attributes:
-        tables: device block ids per engine group.
-        tokens: all token ids, sampled ones included.
-        identity: what besides tokens its prefix depends on.
-        computed: tokens whose entries are in the cache.
-        drafts: token ids that a drafter guessed for this step.
-        is_fresh: whether it has just been admitted, so that all it reads is checked.
-    """
-
-    tables: list[list[int]]
-    tokens: list[int]
-    identity: int
-    computed: int
-    is_fresh: bool = True
-    drafts: list[int] = field(default_factory=list)
-    values: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-
-    def value_of(self, positions: Places) -> Hashes:
-        """Prefix values at ``positions``, drafted ones included."""
-        if len(self.values) < len(self.tokens) + len(self.drafts):
-            self.values = prefix_values([*self.tokens, *self.drafts], self.identity)
-        return self.values[positions]
-
-    def accept(self, tokens: list[int]) -> None:
-        """Drafts that were right, and one sampled token; the other drafts are gone."""
-        self.tokens += tokens
-        self.drafts = []
-        self.values = np.empty(0, dtype=np.uint64)
+class OutOfStepError(AssertionError):
+    """Engine and workers disagree about what has been computed."""
 
 
 class OracleRunner:
@@ -72,128 +43,166 @@ class OracleRunner:
         layout: kinds and spans by engine group, as translated.
         connector: the worker half.
         device: the simulated cache.
-        rng: samples tokens and places to check.
+        rng: picks drafts and places to check.
         ratios: compression ratio of groups that hold a compressor's state.
+        has_drafter: whether a drafter's forward ends the step.
+        is_v2: whether the order within a step is that of vLLM's second model runner.
 
     Attributes:
-        num_units_checked: entries compared so far, each in every layer.
+        rows: what the workers know of each request.
+        epoch: version of the weights.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a worker, each from elsewhere
         self,
         layout: CacheLayout,
         connector: Any,
         device: SimulatedDevice,
         rng: random.Random,
         ratios: Mapping[int, int],
+        *,
+        has_drafter: bool = False,
+        is_v2: bool = False,
     ) -> None:
         self._ratios = ratios
-        self._groups = {group.group_id: group for group in layout.groups}
         self._connector = connector
         self._device = device
         self._rng = rng
-        self.rows: dict[str, Row] = {}
+        self._ends_late = has_drafter and not is_v2
+        self._is_v2 = is_v2
+        self._queue: deque[tuple[Any, dict[str, Prompt]]] = deque()
+        self._results: deque[ModelRunnerOutput] = deque()
+        self.rows = Rows(len(device.group_pages))
         self.epoch = 0
-        self.num_units_checked = 0
+        groups = {group.group_id: group for group in layout.groups}
+        self._pass = Forward(groups, device, self.rows, rng, self._first_read)
 
-    def step(self, output: Any, requests: dict[str, Any]) -> ModelRunnerOutput:
-        """One engine step.
+    @property
+    def num_units_checked(self) -> int:
+        """Entries compared so far, each in every layer."""
+        return self._pass.num_units_checked
+
+    # -- the queue of steps --------------------------------------------------------
+
+    def submit(self, output: Any, prompts: Mapping[str, Prompt]) -> None:
+        """Take a step.
 
         Args:
             output: the scheduler's.
-            requests: the workload's requests by id: ``tokens`` and ``identity``.
+            prompts: of the requests that it admits, as they are now.
+        """
+        self._queue.append((output, dict(prompts)))
+
+    def run_all(self) -> None:
+        """Run every step in the queue.
 
         Raises:
-            WrongBytesError: a block that the step reads is not what it must be.
+            WrongBytesError: a block that a step reads is not what it must be.
+            OutOfStepError: the engine counts other computed tokens than there are.
         """
+        while self._queue:
+            self._results.append(self._step(*self._queue.popleft()))
+
+    def take_result(self) -> ModelRunnerOutput:
+        """The oldest outcome that was not taken yet; its step runs now at the latest.
+
+        Raises:
+            WrongBytesError: as ``run_all``.
+            OutOfStepError: as ``run_all``.
+        """
+        if not self._results:
+            self._results.append(self._step(*self._queue.popleft()))
+        return self._results.popleft()
+
+    def _step(self, output: Any, prompts: Mapping[str, Prompt]) -> ModelRunnerOutput:
         metadata = output.kv_connector_metadata
-        self._connector.handle_preemptions(metadata)
-        self._update_rows(output, requests)
+        if not self._is_v2:
+            self._connector.handle_preemptions(metadata)
+        self._update_rows(output, prompts)
+        self._prepare_blocks(output)
+        self._set_drafts(output)
+        work = self._work(output.num_scheduled_tokens)
+        self._pass.migrate_states(work)
+        if self._is_v2:
+            self._connector.handle_preemptions(metadata)
+        self._connector.bind_connector_metadata(metadata)
+        self._compute(output, work)
+        return self._model_output(output, self._collect(output))
+
+    def _compute(self, output: Any, work: Sequence[Work]) -> None:
+        """The forward, with loads behind it, or before it if it waits for them."""
+        if output.has_sync_kv_loads:
+            self._start_loads(work)
+        if work:
+            self._forward(work)
+        if not output.has_sync_kv_loads:
+            self._start_loads(work)
+
+    def _prepare_blocks(self, output: Any) -> None:
+        """Zero new blocks where the model needs it; copy blocks that are shared."""
+        if output.new_block_ids_to_zero:
+            self._device.zero_blocks(output.new_block_ids_to_zero)
         for copy in output.kv_cache_block_copies or ():
             self._device.copy_blocks([copy.src_block_id], [copy.dst_block_id])
-        self._connector.bind_connector_metadata(metadata)
-        scheduled = output.num_scheduled_tokens
-        if output.has_sync_kv_loads:
-            self._start_loads(scheduled)
-        for request_id, drafts in output.scheduled_spec_decode_tokens.items():
-            # The engine pads with -1 where the drafter had nothing to say.
-            self.rows[request_id].drafts = [max(token, 0) for token in drafts]
-        for request_id, num_tokens in scheduled.items():
-            self._forward(request_id, num_tokens)
-        if not output.has_sync_kv_loads:
-            self._start_loads(scheduled)
-        self._connector.wait_for_save()
-        kv_output = self._collect(output)
-        return self._model_output(output, kv_output)
 
     # -- tables --------------------------------------------------------------------
 
-    def _update_rows(self, output: Any, requests: dict[str, Any]) -> None:
+    def _update_rows(self, output: Any, prompts: Mapping[str, Prompt]) -> None:
+        rows = self.rows
         for request_id in output.finished_req_ids:
-            self.rows.pop(request_id, None)
+            rows.drop(request_id)
         for new in output.scheduled_new_reqs:
-            self._admit(new.req_id, new.block_ids, new.num_computed_tokens, requests)
+            prompt = prompts[new.req_id]
+            rows.admit(new.req_id, prompt, new.block_ids, new.num_computed_tokens)
         cached = output.scheduled_cached_reqs
         for place, request_id in enumerate(cached.req_ids):
             blocks = cached.new_block_ids[place]
             computed = cached.num_computed_tokens[place]
             if request_id in cached.resumed_req_ids:
-                self._admit(request_id, blocks, computed, requests)
+                rows.admit(request_id, prompts[request_id], blocks, computed)
                 continue
-            row = self.rows[request_id]
-            row.computed = computed
-            for table, new_ids in zip(row.tables, blocks or (), strict=False):
-                table.extend(new_ids)
+            row = rows[request_id]
+            self._compare(request_id, row, computed)
+            if blocks is not None:
+                rows.extend_tables(row, blocks)
 
-    def _admit(
-        self, request_id: str, blocks: Any, computed: int, requests: dict[str, Any]
-    ) -> None:
-        request = requests[request_id]
-        identity = request.identity + (self.epoch << 32)
-        tables = [list(ids) for ids in blocks]
-        self.rows[request_id] = Row(tables, request.tokens, identity, computed)
+    def _compare(self, request_id: str, row: Row, computed: int) -> None:
+        """The engine's count of computed tokens against the worker's.
+
+        A step ahead, it still counts the drafts that the last step rejected.
+        """
+        if computed not in (row.computed, row.computed + row.num_rejected):
+            raise OutOfStepError(
+                f"request {request_id}: the engine counts {computed} computed tokens, "
+                f"the worker {row.computed}, and {row.num_rejected} rejected drafts"
+            )
+
+    def _set_drafts(self, output: Any) -> None:
+        for request_id, drafts in output.scheduled_spec_decode_tokens.items():
+            row = self.rows[request_id]
+            # -1 is the engine's placeholder for what only the workers know.
+            guesses = [
+                self._guess(row, row.num_tokens + place) if token < 0 else token
+                for place, token in enumerate(drafts)
+            ]
+            self.rows.guess(row, guesses)
+
+    def _guess(self, row: Row, position: int) -> int:
+        """A drafter's token, right more often than not."""
+        is_good = self._rng.random() < GOOD_GUESSES
+        return (row.answers.at(position) + (not is_good)) % NUM_TOKEN_IDS
 
     # -- reads and writes ----------------------------------------------------------
 
-    def _forward(self, request_id: str, num_tokens: int) -> None:
-        row = self.rows[request_id]
-        first = row.computed
-        thorough = row.is_fresh or self._rng.random() < 0.05
-        for group_id in self._groups:
-            self._check(request_id, group_id, first, thorough=thorough)
-        row.is_fresh = False
-        for group_id in self._groups:
-            self._write(row, group_id, first, first + num_tokens)
+    def _work(self, scheduled: Mapping[str, int]) -> list[Work]:
+        work = []
+        for request_id, num_tokens in scheduled.items():
+            row = self.rows[request_id]
+            work.append(Work(request_id, row, row.computed, row.computed + num_tokens))
+        return work
 
-    def _check(
-        self, request_id: str, group_id: int, first: int, *, thorough: bool
-    ) -> None:
-        """Compare what computing token ``first`` reads with what it must be."""
-        row = self.rows[request_id]
-        group = self._groups[group_id]
-        low = self._first_read(group, first)
-        for view, seeds in self._device.group_pages[group_id]:
-            ratio = view.tokens_per_unit
-            if keeps_running_state(group):
-                self._check_state(row, group_id, first)
-                continue
-            units = np.arange(-(-low // ratio), first // ratio)
-            if not thorough and len(units) > 6:
-                picked = self._rng.sample(range(len(units)), 3)
-                units = units[sorted({0, len(units) - 2, len(units) - 1, *picked})]
-            if not len(units):
-                continue
-            table = np.asarray(row.tables[group_id])
-            blocks = table[units // view.num_units]
-            values = row.value_of((units + 1) * ratio - 1)
-            wrong = view.count_wrong(blocks, units % view.num_units, values, seeds)
-            self.num_units_checked += len(units)
-            if wrong:
-                raise WrongBytesError(
-                    f"request {request_id} computes token {first}: {wrong} of "
-                    f"{len(units)} entries of group {group_id} in tokens "
-                    f"[{low}, {first}) are not what its prefix demands"
-                )
+    def _forward(self, work: Sequence[Work]) -> None:
+        self._pass.run(work)
 
     def _first_read(self, group: GroupLayout, query: int) -> int:
         """First token that computing ``query`` reads, by what the layer really does."""
@@ -203,56 +212,18 @@ class OracleRunner:
         overlap = (group.span_tokens or 1) - 1  # the cut window is the overlap and one
         return first_token_read_by_compressor(ratio, overlap, query)
 
-    def _check_state(self, row: Row, group_id: int, first: int) -> None:
-        """The running state lies in the block of the last computed token."""
-        if not first:
-            return
-        block = row.tables[group_id][
-            (first - 1) // self._groups[group_id].tokens_per_block
-        ]
-        last = np.array([first - 1])
-        for view, seeds in self._device.group_pages[group_id]:
-            self.num_units_checked += 1
-            if view.count_wrong(
-                np.array([block]), np.array([0]), row.value_of(last), seeds
-            ):
-                raise WrongBytesError(
-                    f"token {first} resumes group {group_id} from a state that its "
-                    "prefix does not demand"
-                )
-
-    def _write_state(self, row: Row, group_id: int, end: int) -> None:
-        """The state after the last token goes to that token's block."""
-        block = row.tables[group_id][
-            (end - 1) // self._groups[group_id].tokens_per_block
-        ]
-        last = np.array([end - 1])
-        for view, seeds in self._device.group_pages[group_id]:
-            view.write(np.array([block]), np.array([0]), row.value_of(last), seeds)
-
-    def _write(self, row: Row, group_id: int, first: int, end: int) -> None:
-        """Compute tokens ``[first, end)``: fill the entries they complete."""
-        if keeps_running_state(self._groups[group_id]):
-            self._write_state(row, group_id, end)
-            return
-        table = np.asarray(row.tables[group_id])
-        for view, seeds in self._device.group_pages[group_id]:
-            ratio = view.tokens_per_unit
-            units = np.arange(first // ratio, end // ratio)
-            blocks = table[units // view.num_units]
-            units, blocks = units[blocks > 0], blocks[blocks > 0]
-            if len(units):
-                values = row.value_of((units + 1) * ratio - 1)
-                view.write(blocks, units % view.num_units, values, seeds)
-
     # -- the connector -------------------------------------------------------------
 
-    def _start_loads(self, scheduled: dict[str, int]) -> None:
-        context = SimpleNamespace(attn_metadata=True if scheduled else None)
+    def _start_loads(self, work: Sequence[Work]) -> None:
+        context = SimpleNamespace(attn_metadata=True if work else None)
         self._connector.start_load_kv(context)
 
     def _collect(self, output: Any) -> KVConnectorOutput:
+        """With a drafter, stores are queued behind its forward: results come first."""
         connector, results = self._connector, KVConnectorOutput()
+        is_late = self._ends_late and bool(output.num_scheduled_tokens)
+        if not is_late:
+            connector.wait_for_save()
         transfers = connector.get_transfer_results(output.finished_req_ids)
         results.finished_sending = transfers.finished_sending
         results.finished_recving = transfers.finished_recving
@@ -260,8 +231,12 @@ class OracleRunner:
         results.invalid_block_ids = connector.get_block_ids_with_load_errors()
         results.kv_connector_stats = connector.get_kv_connector_stats()
         results.kv_connector_worker_meta = connector.build_connector_worker_meta()
+        if is_late:
+            connector.wait_for_save()
         connector.clear_connector_metadata()
         return results
+
+    # -- tokens --------------------------------------------------------------------
 
     def _model_output(
         self, output: Any, kv_output: KVConnectorOutput
@@ -271,7 +246,8 @@ class OracleRunner:
         for request_id in request_ids:
             row = self.rows[request_id]
             end = row.computed + output.num_scheduled_tokens[request_id]
-            is_complete = end - len(row.drafts) >= len(row.tokens)
+            row.computed, row.num_rejected = end, 0
+            is_complete = end - len(row.drafts) >= row.num_tokens
             sampled.append(self._sample(row) if is_complete else [])
         return ModelRunnerOutput(
             req_ids=request_ids,
@@ -281,16 +257,22 @@ class OracleRunner:
         )
 
     def _sample(self, row: Row) -> list[int]:
-        """Some of the drafts, from the first on, and one token more."""
-        num_accepted = self._rng.randint(0, len(row.drafts))
-        tokens = [*row.drafts[:num_accepted], self._rng.randrange(4)]
-        row.accept(tokens)
+        """The drafts that are right, from the first on, and one token more."""
+        tokens = [row.answers.at(row.num_tokens)]
+        for draft in row.drafts:
+            if draft != tokens[-1]:
+                break
+            tokens.append(row.answers.at(row.num_tokens + len(tokens)))
+        self.rows.accept(row, tokens)
+        row.computed -= row.num_rejected
         return tokens
 
     def propose(self, output: Any, num_tokens: int) -> DraftTokenIds:
         """Guesses for the next step of every request that ran in this one."""
         request_ids = list(output.num_scheduled_tokens)
-        guesses = [
-            [self._rng.randrange(4) for _ in range(num_tokens)] for _ in request_ids
-        ]
+        guesses = [self._propose(self.rows[r], num_tokens) for r in request_ids]
         return DraftTokenIds(request_ids, guesses)
+
+    def _propose(self, row: Row, num_tokens: int) -> list[int]:
+        first = row.num_tokens
+        return [self._guess(row, first + place) for place in range(num_tokens)]

@@ -67,6 +67,7 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
     max_num_seqs: int = 8,
     max_num_batched_tokens: int | None = None,
     async_scheduling: bool = False,
+    hash_divisor: int = 1,
     is_small: bool = True,
 ) -> OracleLayout:
     """Plan a layout; allocates no cache.
@@ -79,6 +80,8 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
         device_prompts: long prompts, with short answers, that fit at once.
         max_model_len: tokens of the longest request; None takes two long prompts.
         max_num_batched_tokens: per step; None takes a quarter of a long prompt.
+        hash_divisor: hashes per greatest common block; more than 1 lets hits on models
+            with recurrent state end inside a block. One group allows no other than 1.
         is_small: same groups with few layers and few bytes per token.
 
     Raises:
@@ -99,7 +102,7 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
     if num_device_blocks is None:
         num_device_blocks = device_blocks(vllm_config, recipe, layers, device_prompts)
     vllm_config.cache_config.num_gpu_blocks_override = num_device_blocks
-    return _planned(recipe, vllm_config, layers)
+    return _planned(recipe, vllm_config, layers, hash_divisor)
 
 
 def _recipe(name: str) -> Recipe:
@@ -109,7 +112,9 @@ def _recipe(name: str) -> Recipe:
     return _RECIPES[name]
 
 
-def _planned(recipe: Recipe, vllm_config: Any, layers: LayerSpecs) -> OracleLayout:
+def _planned(
+    recipe: Recipe, vllm_config: Any, layers: LayerSpecs, hash_divisor: int
+) -> OracleLayout:
     """The steps that the engine core takes at start, in its order.
 
     Source: EngineCore._initialize_kv_caches, v1/engine/core.py, vLLM 0.32. The number
@@ -120,6 +125,11 @@ def _planned(recipe: Recipe, vllm_config: Any, layers: LayerSpecs) -> OracleLayo
     scheduler = generate_scheduler_kv_cache_config([worker])
     _adopt(vllm_config, scheduler)
     scheduler_tokens, hash_tokens = resolve_kv_cache_block_sizes(scheduler, vllm_config)
+    if hash_divisor > 1 and len(scheduler.kv_cache_groups) > 1:
+        vllm_config.cache_config.prefix_match_unit = hash_tokens // hash_divisor
+        scheduler_tokens, hash_tokens = resolve_kv_cache_block_sizes(
+            scheduler, vllm_config
+        )
     alignment_tokens = resolve_cache_hit_alignment_tokens(
         scheduler, vllm_config, scheduler_tokens, hash_tokens
     )

@@ -1,7 +1,7 @@
 """Geometries that no published model has, each awkward in one way."""
 
 import torch
-from vllm.v1.kv_cache_interface import CircularBufferSpec
+from vllm.v1.kv_cache_interface import CircularBufferSpec, MambaSpec
 
 from kvcellar.testing.oracle.layouts.recipe import (
     BLOCK_OUTER,
@@ -83,6 +83,20 @@ def _chunked_odd(size: Size) -> LayerSpecs:
     return stack("FCFC", F=full(heads), C=chunked(heads, 48))
 
 
+def _short_states(size: Size) -> LayerSpecs:
+    """Recurrent state in short blocks: requests cross many boundaries."""
+    attention = full(size.pick(SMALL, REAL))
+    width = size.pick(4, 64)
+    state = MambaSpec(
+        block_size=attention.block_size,
+        shapes=((3, width), (width, width)),
+        dtypes=(torch.bfloat16, torch.bfloat16),
+        page_size_padded=attention.page_size_bytes,
+        mamba_cache_mode="align",
+    )
+    return stack("SSFSSF", S=state, F=attention)
+
+
 RECIPES = (
     Recipe("full24-swa16", _full24_swa16, prompt_tokens=300),
     Recipe("window-not-multiple", _window_not_multiple, prompt_tokens=350),
@@ -92,4 +106,5 @@ RECIPES = (
     Recipe("three-windows", _three_windows, prompt_tokens=500),
     Recipe("full-two-pages", _full_two_pages, prompt_tokens=200),
     Recipe("chunked-odd", _chunked_odd, prompt_tokens=300),
+    Recipe("short-states", _short_states, prompt_tokens=200),
 )

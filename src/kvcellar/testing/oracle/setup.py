@@ -1,0 +1,130 @@
+"""From a handful of choices to an oracle that is ready to run."""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vllm.config import KVTransferConfig
+
+from kvcellar.attention.hybrid import HybridRules
+from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
+from kvcellar.testing.oracle.layouts import OracleLayout, build
+from kvcellar.testing.oracle.oracle import Oracle
+
+
+@dataclass(frozen=True, slots=True)
+class OracleOptions:
+    """All that a run depends on, besides the versions of what runs.
+
+    Attributes:
+        layout: one of ``LAYOUT_NAMES``.
+        mode: eager or lazy.
+        seed: decides everything that happens.
+        host_prompts: long prompts that host memory holds.
+        device_prompts: long prompts that the device holds.
+        failure_rate: chance that a copy fails.
+        async_scheduling: whether the engine schedules a step ahead.
+        is_v2: whether the engine talks to vLLM's second model runner.
+        meddles: whether look-ups are delayed and promises shortened.
+        num_connectors: of ours, side by side behind vLLM's ``MultiConnector`` if there
+            is more than one.
+        hash_divisor: prefix hashes per greatest common block of the groups.
+    """
+
+    layout: str
+    mode: str = "eager"
+    seed: int = 0
+    host_prompts: float = 3.0
+    device_prompts: float = 1.5
+    failure_rate: float = 0.0
+    async_scheduling: bool = False
+    is_v2: bool = False
+    meddles: bool = True
+    num_connectors: int = 1
+    hash_divisor: int = 1
+
+
+def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
+    """The same layout, mode and seed; what is not fixed follows from the seed.
+
+    Args:
+        fixed: attributes by name; None leaves the choice to the seed.
+    """
+    rng = random.Random(f"{options.seed}/options")
+    choices: dict[str, Any] = {
+        "host_prompts": rng.choice([2.0, 4.0, 12.0]),
+        "device_prompts": rng.choice([1.0, 1.5, 3.0]),
+        "async_scheduling": rng.choice([False, True]),
+        "is_v2": rng.choice([False, True]),
+        "meddles": rng.random() < 0.7,
+        "num_connectors": rng.choice([1, 1, 1, 1, 1, 2]),
+        "hash_divisor": rng.choice([1, 1, 2]),
+    }
+    if choices["hash_divisor"] > 1:
+        # A hit inside a block takes blocks beside its own, to copy from. With a device
+        # that holds one request, vLLM 0.32 then waits for ever for blocks to get free.
+        choices["device_prompts"] = 3.0
+    choices |= {name: value for name, value in fixed.items() if value is not None}
+    return replace(options, **choices)
+
+
+def make_oracle(options: OracleOptions) -> Oracle:
+    """Plan the layout, start both halves of the connector and the scheduler."""
+    probe = build(options.layout, extra_config={})
+    host_bytes = round(options.host_prompts * prompt_bytes(probe))
+    layout = build(
+        options.layout,
+        extra_config={"host_memory": host_bytes, "mode": options.mode},
+        device_prompts=options.device_prompts,
+        async_scheduling=options.async_scheduling,
+        hash_divisor=options.hash_divisor,
+    )
+    if options.num_connectors > 1:
+        several = _multi_connector(layout, options.num_connectors)
+        layout.vllm_config.kv_transfer_config = several
+    oracle = Oracle(
+        layout,
+        options.seed,
+        failure_rate=options.failure_rate,
+        is_v2=options.is_v2,
+    )
+    if options.meddles:
+        oracle.meddle()
+    return oracle
+
+
+def _multi_connector(layout: OracleLayout, count: int) -> KVTransferConfig:
+    """Several of ours in one engine; each has a smaller memory than the one before."""
+    one = layout.vllm_config.kv_transfer_config
+    children = []
+    for number in range(count):
+        extra = dict(one.kv_connector_extra_config)
+        extra["host_memory"] //= number + 1
+        children.append(
+            {
+                "kv_connector": one.kv_connector,
+                "kv_connector_module_path": one.kv_connector_module_path,
+                "kv_role": one.kv_role,
+                "kv_load_failure_policy": one.kv_load_failure_policy,
+                "kv_connector_extra_config": extra,
+            }
+        )
+    return KVTransferConfig(
+        kv_connector="MultiConnector",
+        kv_role=one.kv_role,
+        kv_load_failure_policy=one.kv_load_failure_policy,
+        kv_connector_extra_config={"connectors": children},
+    )
+
+
+def prompt_bytes(built: OracleLayout) -> int:
+    """Host bytes of a long prompt: its chunks and one checkpoint."""
+    layout = layout_from_kv_cache_config(built.worker_config)
+    rules = HybridRules(layout)
+    boundary = built.prompt_tokens // layout.chunk_tokens * layout.chunk_tokens
+    chunk = sum(layout.cell_bytes(p) for p in layout.chunk_positions)
+    checkpoint = sum(
+        len(blocks) * layout.cell_bytes(position)
+        for position, blocks in rules.checkpoint_blocks(boundary)
+    )
+    return chunk * (boundary // layout.chunk_tokens) + checkpoint
