@@ -102,7 +102,7 @@ def test_vllm_51886_a_repeat_and_a_second_branch_hit(engine):
 def test_vllm_51886_the_first_branch_hits(engine):
     """Sharing 700 of 1000 tokens with the only earlier prompt hits 512.
 
-    A checkpoint is as large as two of the three chunks here, so the share must allow it.
+    A checkpoint is as large as two of the three chunks here; the share must allow it.
     """
     extra = {"spaced_checkpoint_share": 1}
     run = engine(full_and_window(256, 64, 128), extra=extra, prompt_tokens=1200)
