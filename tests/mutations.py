@@ -155,8 +155,20 @@ FAULTS = (
     Fault(
         "spaced checkpoints beyond their budget",
         "core/placement.py",
-        "return share * chunk_bytes / (checkpoint_bytes * rules.chunk_tokens)",
-        "return 2 * share * chunk_bytes / (checkpoint_bytes * rules.chunk_tokens)",
+        "return share * rules.chunk_bytes / (",
+        "return 2 * share * rules.chunk_bytes / (",
+    ),
+    Fault(
+        "bytes under way are borrowed",
+        "index/cell_store.py",
+        "if cell is None or cell.is_lost or not cell.has_landed:",
+        "if cell is None or cell.is_lost:",
+    ),
+    Fault(
+        "a policy forgets what a child was used for",
+        "index/index.py",
+        "parent.take_over(node)",
+        "parent.last_use = max(parent.last_use, node.last_use)",
     ),
     Fault(
         "failed load is tried for ever",

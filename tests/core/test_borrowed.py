@@ -51,14 +51,19 @@ def test_nothing_is_borrowed_where_a_block_is_missing():
 
 
 def test_what_is_still_being_copied_is_not_borrowed():
-    """The cells are there, their bytes are not."""
+    """The cells of a checkpoint under way are there, their bytes are not."""
     engine = make_engine(LAYOUTS["llama4"])
-    request = engine.start("first", list(TOKENS[:30]))
-    engine.compute(request, 30)
-    second = engine.start("second", [*TOKENS[:21], 1])
-    assert 0 == second.num_computed
+    serve(engine, "first", TOKENS[:50])
+    second = engine.start("second", [*TOKENS[:29], 1])
+    engine.run_jobs()
+    engine.compute(second, 30)  # a checkpoint at 28 is being stored: [16, 28)
+    third = engine.start("third", [*TOKENS[:21], 2])
     assert 0 == engine.offloader.index.counters.borrowed_checkpoints
     engine.run_jobs()
+    assert 16 == third.num_computed
+    engine.finish(third)
+    assert 20 == serve(engine, "fourth", [*TOKENS[:21], 3])
+    assert 1 == engine.offloader.index.counters.borrowed_checkpoints
 
 
 def test_windows_that_overlap_serve_the_boundary_between_them():

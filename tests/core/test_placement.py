@@ -90,12 +90,12 @@ def test_a_share_of_the_bytes_pays_for_so_many():
     layout = layout_of(
         group(0, FULL, 32), group(1, WINDOW, 32, 64), hash_tokens=32, alignment=32
     )
-    half = Placement.for_rules(
-        HybridRules(layout), Settings(spaced_checkpoint_share=0.5)
+    quarter = Placement.for_rules(
+        HybridRules(layout), Settings(spaced_checkpoint_share=0.25)
     )
-    # Half of 15 chunks pays for three checkpoints, half of 16 for four.
-    assert (256, 384, 448) == half.spaced(0, 15 * 32)[:3]
-    assert [3, 4] == [len(half.spaced(0, n * 32)) for n in (15, 16)]
+    # A quarter of 23 chunks pays for two checkpoints, of 24 for three.
+    assert (384, 576) == quarter.spaced(0, 24 * 32)[:2]
+    assert [2, 3] == [len(quarter.spaced(0, n * 32)) for n in (23, 24)]
 
 
 @given(
