@@ -21,9 +21,11 @@ def check_index(index: Index) -> None:
         InvariantError: one of them does not hold.
     """
     index.cells.slabs.check()
-    for node in index.nodes.values():
+    resumes_at = {index.root: index.root}
+    for node in sorted(index.nodes.values(), key=lambda node: node.depth):
         _check_links(index, node)
-        _check_closure(index, node)
+        _check_closure(node)
+        _check_resume_point(index, node, resumes_at)
         _check_evictable(index, node)
     _check_references(index)
 
@@ -40,19 +42,22 @@ def _check_links(index: Index, node: Node) -> None:
     _require(node.pins >= 0, node, "has negative pins")
 
 
-def _check_closure(index: Index, node: Node) -> None:
+def _check_closure(node: Node) -> None:
     assert node.parent is not None
     _require(node.state in _LIVE, node, "is findable but has left")
     if node.state is State.READY:
         _require(node.parent.state is State.READY, node, "has a parent not ready")
     if node.state is State.STORED:
         _require(node.parent.state is not State.READY, node, "should be ready")
+
+
+def _check_resume_point(index: Index, node: Node, resumes_at: dict[Node, Node]) -> None:
+    """Pointers lead to the nearest resume point; parents have been checked before."""
+    assert node.parent is not None
+    expected = node if node.is_resumable else resumes_at[node.parent]
+    resumes_at[node] = expected
     nearest = index.resume_point(node)
-    walked = node
-    while not walked.is_resumable:
-        assert walked.parent is not None
-        walked = walked.parent
-    _require(nearest is walked, node, f"resumes at {nearest!r}, not {walked!r}")
+    _require(nearest is expected, node, f"resumes at {nearest!r}, not {expected!r}")
 
 
 def _check_evictable(index: Index, node: Node) -> None:
