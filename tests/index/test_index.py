@@ -34,12 +34,13 @@ def grow(index, parent, keys, *, ready=True):
     return nodes
 
 
-def add_checkpoint(index, node):
+def add_checkpoint(index, node, *, is_decoded=False):
     cells = []
     for position, blocks in index.rules.checkpoint_blocks(index.boundary(node)):
         cells += [index.allocate(position) for _ in blocks]
     assert None not in cells
-    index.publish_checkpoint(node, index.add_checkpoint(node, tuple(cells)))
+    checkpoint = index.add_checkpoint(node, tuple(cells), is_decoded=is_decoded)
+    index.publish_checkpoint(node, checkpoint)
 
 
 def keys(text):
@@ -176,6 +177,19 @@ def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     add_checkpoint(index, nodes[3])
     index._evict_one()
     assert nodes[1].checkpoint is not None
+
+
+def test_an_answer_does_not_supersede_the_end_of_its_prompt():
+    """Its own checkpoints it does; a prompt that goes further supersedes them all."""
+    index = make_index()
+    nodes = grow(index, index.root, keys("abcdef"))
+    add_checkpoint(index, nodes[1])  # the end of a prompt
+    for node in nodes[2:4]:  # inside its answer
+        add_checkpoint(index, node, is_decoded=True)
+    assert nodes[2] is index._superseded.take()
+    assert index._superseded.take() is None
+    add_checkpoint(index, nodes[5])  # the next turn repeats the answer
+    assert [nodes[3], nodes[1], None] == [index._superseded.take() for _ in range(3)]
 
 
 def test_chunks_behind_the_last_checkpoint_go_before_useful_ones():

@@ -133,7 +133,8 @@ class LazyStores(EagerStores):
             self._arrived(node, plan)
         found = self.index.nodes.get(event.hashes[boundary // self.hash_tokens - 1])
         if found is not None and found.checkpoint is None:
-            plan.add_checkpoint(found)
+            is_decoded = boundary > event.num_prompt_tokens
+            plan.add_checkpoint(found, is_decoded=is_decoded)
 
     def _store_waiting(
         self, chunk: WaitingChunk, cached: CachedBlocks, now: float

@@ -14,7 +14,8 @@
 * *Handed over*: what the engine itself keeps. Recurrent state can be copied then and at
   no other time.
 * *End of turn*: boundaries that decoding crosses, at a fixed spacing. They cannot wait
-  for the last token: by then the window may have moved on. Each supersedes the last.
+  for the last token: by then the window may have moved on. Each supersedes the last,
+  but not the end of the prompt: whether a later prompt repeats the answer is not known.
 """
 
 from collections.abc import Sequence

@@ -65,7 +65,7 @@ class StorePlan:
         self._counters.stored_chunks += 1
         return node
 
-    def add_checkpoint(self, node: Node) -> bool:
+    def add_checkpoint(self, node: Node, *, is_decoded: bool = False) -> bool:
         """Store what resuming at the end of ``node`` needs besides chunks.
 
         Blocks that a neighbouring checkpoint holds already are shared, not copied.
@@ -83,7 +83,9 @@ class StorePlan:
                     self._index.unpin(node)
                     return False
                 cells.append(cell)
-        checkpoint = self._index.add_checkpoint(node, tuple(cells))
+        checkpoint = self._index.add_checkpoint(
+            node, tuple(cells), is_decoded=is_decoded
+        )
         self._index.unpin(node)
         self._filled += filled
         self.record.checkpoints.append((node, checkpoint))

@@ -58,7 +58,8 @@ class EagerStores:
         for boundary in self.due(record, event, through):
             node = self.index.nodes[event.hashes[boundary // self.hash_tokens - 1]]
             if node.checkpoint is None and node.needs_checkpoint:
-                plan.add_checkpoint(node)
+                is_decoded = boundary > event.num_prompt_tokens
+                plan.add_checkpoint(node, is_decoded=is_decoded)
         return plan
 
     def blocks_threatened(self, event: BlocksThreatened, now: float) -> list[StorePlan]:

@@ -155,10 +155,12 @@ class Index:
         self.nodes[key] = node
         return node
 
-    def add_checkpoint(self, node: Node, cells: tuple[Cell, ...]) -> Checkpoint:
+    def add_checkpoint(
+        self, node: Node, cells: tuple[Cell, ...], *, is_decoded: bool = False
+    ) -> Checkpoint:
         """Hang a checkpoint that is being stored on ``node``; the job pins the node."""
         self.pin(node)
-        node.checkpoint = Checkpoint(cells)
+        node.checkpoint = Checkpoint(cells, is_decoded=is_decoded)
         return node.checkpoint
 
     def borrow_checkpoint(self, node: Node, hashes: Sequence[bytes]) -> None:
@@ -244,8 +246,7 @@ class Index:
         """Publish a checkpoint and point the ready nodes below at it."""
         checkpoint.move_to(State.READY)
         assert node.parent is not None
-        above = self.resume_point(node.parent)
-        self._superseded.add(above)
+        self._supersede_above(node.parent, is_decoded=checkpoint.is_decoded)
         node.resume = node
         pending = list(node.children)
         while pending:
@@ -253,6 +254,19 @@ class Index:
             if child.state is State.READY and not child.is_resumable:
                 child.resume = node
                 pending.extend(child.children)
+
+    def _supersede_above(self, node: Node, *, is_decoded: bool) -> None:
+        """A prompt replaces what it passed, an answer only what it left itself.
+
+        So the end of a prompt stays until another prompt has gone further.
+        """
+        above = self.resume_point(node)
+        while above.checkpoint is not None and above.checkpoint.is_decoded:
+            self._superseded.add(above)
+            assert above.parent is not None
+            above = self.resume_point(above.parent)
+        if not is_decoded:
+            self._superseded.add(above)
 
     # -- pins and stamps ---------------------------------------------------------
 

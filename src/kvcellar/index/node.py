@@ -10,12 +10,15 @@ class Checkpoint:
 
     Attributes:
         cells: the blocks, in the order of ``HybridRules.checkpoint_blocks``.
+        is_decoded: whether it lies inside an answer. Nobody knows yet if a later prompt
+            will repeat the answer: many templates leave the reasoning out.
     """
 
-    __slots__ = ("cells", "state")
+    __slots__ = ("cells", "is_decoded", "state")
 
-    def __init__(self, cells: tuple[Cell, ...]) -> None:
+    def __init__(self, cells: tuple[Cell, ...], *, is_decoded: bool = False) -> None:
         self.cells = cells
+        self.is_decoded = is_decoded
         self.state = State.STORING
 
     def move_to(self, state: State) -> None:
