@@ -186,7 +186,9 @@ def test_an_answer_does_not_supersede_the_end_of_its_prompt():
     add_checkpoint(index, nodes[1])  # the end of a prompt
     for node in nodes[2:4]:  # inside its answer
         add_checkpoint(index, node, is_decoded=True)
-    assert nodes[2] is index._superseded.take()
+    index._evict_one()
+    held = [node.checkpoint is not None for node in nodes]
+    assert [False, True, False, True, False, False] == held
     assert index._superseded.take() is None
     add_checkpoint(index, nodes[5])  # the next turn repeats the answer
     assert [nodes[3], nodes[1], None] == [index._superseded.take() for _ in range(3)]
