@@ -146,9 +146,9 @@ class Explainer:
             self._stored.add(key)
             return add_chunk(parent, key, cells)
 
-        def checkpoint(node: Node, cells: Any) -> Any:
+        def checkpoint(node: Node, cells: Any, **options: Any) -> Any:
             self._placed.add(node.key)
-            return add_checkpoint(node, cells)
+            return add_checkpoint(node, cells, **options)
 
         def leaf(node: Node) -> None:
             is_dead = node.checkpoint is None and node.needs_checkpoint

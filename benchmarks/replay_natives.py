@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from report import describe_machine, machine
 
@@ -94,7 +95,7 @@ def _read_options() -> argparse.Namespace:
 
 
 def _open(path: Path, limit: int | None) -> None:
-    global _trace  # noqa: PLW0603 - one trace per process
+    global _trace
     trace = open_trace(str(path), arrivals=Arrivals())
     requests = trace.requests if limit is None else list(trace.requests)[:limit]
     _trace = Trace(trace.block_tokens, requests)
@@ -104,7 +105,7 @@ def _run(cell: Cell) -> tuple[Cell, float]:
     assert _trace is not None
     model = model_layout(cell.model)
     is_native = cell.kind in NATIVES
-    chosen = {} if is_native else OURS[cell.kind]
+    chosen: dict[str, Any] = {} if is_native else dict(OURS[cell.kind])
     configuration = Configuration(
         model.layout,
         cell.device_gib * GIB // model.row_bytes,
