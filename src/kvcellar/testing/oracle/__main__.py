@@ -15,6 +15,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from kvcellar.config import ADMISSIONS, EVICTION_POLICIES
 from kvcellar.errors import ConfigError
 from kvcellar.testing.oracle import record
 from kvcellar.testing.oracle.figures import OracleFigures
@@ -43,6 +44,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--failures", type=float, default=0.0, metavar="RATE")
     parser.add_argument("--connectors", type=int, help="of ours, side by side")
     parser.add_argument("--hash-divisor", type=int, help="hashes per block")
+    parser.add_argument("--policy", choices=EVICTION_POLICIES)
+    parser.add_argument("--admission", choices=ADMISSIONS)
     for name, help_text in (
         ("--host-prompts", "long prompts that host memory holds"),
         ("--device-prompts", "long prompts that the device holds"),
@@ -115,6 +118,8 @@ def options_of(
         meddles=choices.get(arguments.meddling),
         num_connectors=arguments.connectors,
         hash_divisor=arguments.hash_divisor,
+        eviction_policy=arguments.policy,
+        admission=arguments.admission,
     )
 
 

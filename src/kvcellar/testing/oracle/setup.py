@@ -7,6 +7,7 @@ from typing import Any
 from vllm.config import KVTransferConfig
 
 from kvcellar.attention.hybrid import HybridRules
+from kvcellar.config import ADMISSIONS, EVICTION_POLICIES
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
 from kvcellar.testing.oracle.layouts import OracleLayout, build
 from kvcellar.testing.oracle.oracle import Oracle
@@ -29,6 +30,8 @@ class OracleOptions:
         num_connectors: of ours, side by side behind vLLM's ``MultiConnector`` if there
             is more than one.
         hash_divisor: prefix hashes per greatest common block of the groups.
+        eviction_policy: one of ``config.EVICTION_POLICIES``.
+        admission: one of ``config.ADMISSIONS``.
     """
 
     layout: str
@@ -42,6 +45,8 @@ class OracleOptions:
     meddles: bool = True
     num_connectors: int = 1
     hash_divisor: int = 1
+    eviction_policy: str = "lru"
+    admission: str = "all"
 
 
 def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
@@ -59,6 +64,8 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         "meddles": rng.random() < 0.7,
         "num_connectors": rng.choice([1, 1, 1, 1, 1, 2]),
         "hash_divisor": rng.choice([1, 1, 2]),
+        "eviction_policy": rng.choice(["lru", "lru", *EVICTION_POLICIES]),
+        "admission": rng.choice(["all", "all", "all", *ADMISSIONS]),
     }
     if choices["hash_divisor"] > 1:
         # A hit inside a block takes blocks beside its own, to copy from. With a device
@@ -74,7 +81,12 @@ def make_oracle(options: OracleOptions) -> Oracle:
     host_bytes = round(options.host_prompts * prompt_bytes(probe))
     layout = build(
         options.layout,
-        extra_config={"host_memory": host_bytes, "mode": options.mode},
+        extra_config={
+            "host_memory": host_bytes,
+            "mode": options.mode,
+            "eviction_policy": options.eviction_policy,
+            "admission": options.admission,
+        },
         device_prompts=options.device_prompts,
         async_scheduling=options.async_scheduling,
         hash_divisor=options.hash_divisor,
