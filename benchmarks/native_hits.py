@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+if __name__ == "__main__":  # a test that imports this keeps its own
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 from native_compare import NATIVES, Comparison, Outcome
 from native_rig import CELLAR

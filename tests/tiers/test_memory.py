@@ -137,11 +137,18 @@ _GEOMETRY = (
 
 
 def _named_backing(pid: int) -> list[str]:
-    """Shared or temporary files that the process has mapped."""
+    """Shared or temporary files that the process has mapped, libraries aside.
+
+    The environment itself may lie below the temporary folder.
+    """
     folders = ("/dev/shm", "/memfd", "/dev/zero", tempfile.gettempdir() + "/")
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
     names = [line.split(None, 5)[5] for line in maps if len(line.split(None, 5)) == 6]
-    return [name for name in names if name.startswith(folders)]
+    return [
+        name
+        for name in names
+        if name.startswith(folders) and not name.startswith(sys.prefix)
+    ]
 
 
 def _resident_bytes(pid: int) -> int:

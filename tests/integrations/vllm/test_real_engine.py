@@ -34,7 +34,8 @@ def run(scenario, model, mode="eager", *, is_alarming=False):
         text=True,
         timeout=280,
         check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(sys.path), "VLLM_LOGGING_LEVEL": "INFO"},
     )
     assert 0 == done.returncode, done.stderr[-3000:]
     alarms = [line for line in done.stderr.splitlines() if ALARM.search(line)]
