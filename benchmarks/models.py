@@ -14,6 +14,7 @@ from kvcellar.layout.groups import (
     GroupLayout,
     make_layout,
 )
+from kvcellar.layout.models import model_layout
 
 FULL, WINDOW = AttentionKind.FULL, AttentionKind.WINDOW
 
@@ -72,44 +73,23 @@ def _uniform(groups: list[GroupLayout]) -> CacheLayout:
 
 def deepseek_v4_flash() -> Model:
     """Windows of 128 twice, compressed MLA, and two compressors' states; fp8."""
-    groups = [
-        _group(0, 64, 22 * 37376, window=128, padded_bytes=22 * 37440),
-        _group(1, 64, 21 * 37376, window=128, padded_bytes=21 * 37440),
-        _group(2, 256, 20 * 1168 + 21 * 37376 + 21 * 8448, padded_bytes=1002240),
-        _group(3, 4, 21 * 32768 + 21 * 8192, window=8, padded_bytes=870912),
-        _group(4, 8, 20 * 32768, window=128, padded_bytes=20 * 32832),
-    ]
-    layout = make_layout(
-        groups,
-        hash_block_tokens=4,
-        alignment_tokens=256,
-        scheduler_block_tokens=256,
-    )
-    return Model(
-        "DeepSeek-V4-Flash",
-        layout,
-        1002240,
-        is_mla=True,
-        compressor_ratios={3: 4, 4: 128},
-    )
+    return _published("DeepSeek-V4-Flash", "deepseek-v4-flash", cache_dtype="fp8")
 
 
 def gemma3_27b() -> Model:
     """52 layers with a window of 1024 in six groups, and ten full ones; bf16."""
-    page = 131072
-    windows = [_group(i, 16, n * page, window=1024) for i, n in enumerate(_GEMMA)]
-    layout = _uniform([*windows, _group(6, 16, 10 * page)])
-    return Model("Gemma-3-27B", layout, 10 * page)
-
-
-_GEMMA = (9, 9, 9, 9, 8, 8)
+    return _published("Gemma-3-27B", "gemma-3-27b")
 
 
 def gpt_oss_20b() -> Model:
     """12 layers with a window of 128, and 12 full ones; bf16."""
-    page = 32768
-    groups = [_group(0, 16, 12 * page, window=128), _group(1, 16, 12 * page)]
-    return Model("gpt-oss-20b", _uniform(groups), 12 * page)
+    return _published("gpt-oss-20b", "gpt-oss-20b")
+
+
+def _published(name: str, entry: str, cache_dtype: str = "auto") -> Model:
+    found = model_layout(entry, cache_dtype=cache_dtype)
+    ratios = found.compressor_ratios
+    return Model(name, found.layout, found.row_bytes, found.is_mla, ratios)
 
 
 def plain_full() -> Model:

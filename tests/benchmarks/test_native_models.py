@@ -3,18 +3,18 @@
 import importlib
 import random
 import sys
-from array import array
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("vllm")
 
+from token_traces import as_trace
+
 from kvcellar.config import Settings
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
 from kvcellar.replay.configuration import Configuration, replay
 from kvcellar.replay.server import ServerLimits
-from kvcellar.replay.trace import Trace, TraceRequest
 from kvcellar.testing.oracle.layouts import build
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -42,18 +42,6 @@ def prompts(unit, seed):
         path = [*base[: 6 * unit], *(rng.randrange(4, 400) for _ in range(fresh))]
         paths.append(path)
         yield [*path, 1]
-
-
-def as_trace(asked, unit):
-    """Prefix ids per ``unit`` tokens; equal prefixes have equal ids."""
-    ids, requests = {}, []
-    for number, tokens in enumerate(asked):
-        blocks = [
-            ids.setdefault(tuple(tokens[:end]), len(ids))
-            for end in range(unit, len(tokens) + 1, unit)
-        ]
-        requests.append(TraceRequest(float(number), len(tokens), 1, array("q", blocks)))
-    return Trace(unit, requests)
 
 
 @pytest.mark.parametrize("num_long", [2, 6])

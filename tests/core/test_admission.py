@@ -3,7 +3,8 @@
 from layouts import LAYOUTS
 
 from kvcellar.config import Settings
-from kvcellar.core.admission import REMEMBERED_PER_CHUNK, Admission, ChunkKeys
+from kvcellar.core.admission import REMEMBERED_PER_CHUNK, Admission
+from kvcellar.core.keys import ChunkKeys
 from kvcellar.layout.host import plan_geometry
 from kvcellar.testing.fake_engine import FakeEngine
 

@@ -1,33 +1,11 @@
 """Which prompts may be stored at all."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import overload
 
 from kvcellar.config import Settings
+from kvcellar.core.keys import ChunkKeys
 
 REMEMBERED_PER_CHUNK = 4  # keys remembered for each chunk that host memory could hold
-
-
-class ChunkKeys(Sequence[bytes]):
-    """The keys of a prompt's chunks, read from its prefix hashes; nothing is copied."""
-
-    def __init__(self, hashes: Sequence[bytes], stride: int, num_chunks: int) -> None:
-        self._hashes = hashes
-        self._stride = stride
-        self._num_chunks = num_chunks
-
-    def __len__(self) -> int:
-        return self._num_chunks
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._num_chunks))]
-        return self._hashes[(index + 1) * self._stride - 1]
 
 
 class Admission:

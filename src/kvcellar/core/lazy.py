@@ -20,6 +20,7 @@ from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores
 from kvcellar.core.waiting import CachedBlocks, WaitingChunk, WaitingRoom
+from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 
@@ -70,15 +71,11 @@ class LazyStores(EagerStores):
         self, known: Node, hashes: Sequence[bytes], num_chunks: int
     ) -> int:
         """Where a prompt leaves what is known of its path, on host or device."""
-        stride = self.index.hashes_per_chunk
-        low, high = known.depth, num_chunks
-        while low < high:
-            middle = (low + high + 1) // 2
-            if hashes[middle * stride - 1] in self.waiting.chunks:
-                low = middle
-            else:
-                high = middle - 1
-        return low * self.chunk_tokens
+        stride, waiting = self.index.hashes_per_chunk, self.waiting.chunks
+        depth = num_leading(
+            known.depth, num_chunks, lambda n: hashes[n * stride - 1] in waiting
+        )
+        return depth * self.chunk_tokens
 
     def reset(self) -> None:
         """What is on the device is invalid too."""

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core import actions, events
-from kvcellar.core.admission import Admission, ChunkKeys
+from kvcellar.core.admission import Admission
 from kvcellar.core.counters import CoreCounters
+from kvcellar.core.keys import ChunkKeys
 from kvcellar.core.lazy import LazyStores
 from kvcellar.core.load_plan import plan_load
 from kvcellar.core.record import (

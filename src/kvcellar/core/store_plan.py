@@ -123,8 +123,7 @@ class StorePlan:
         self, position: int, block: int, filled: list[_Filled]
     ) -> Cell | None:
         group = self._layout.groups[position]
-        end = (block + 1) * group.tokens_per_block
-        key = (position, self._hashes[end // self._layout.hash_block_tokens - 1])
+        key = self._index.share_key(position, block, self._hashes)
         cell = self._index.cells.find(key)
         if cell is not None:
             return cell

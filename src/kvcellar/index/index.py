@@ -163,6 +163,14 @@ class Index:
         node.checkpoint = Checkpoint(cells, is_decoded=is_decoded)
         return node.checkpoint
 
+    def share_key(
+        self, position: int, block: int, hashes: Sequence[bytes]
+    ) -> tuple[int, bytes]:
+        """What checkpoints that need the same block find its cell by."""
+        layout = self.rules.layout
+        end = (block + 1) * layout.groups[position].tokens_per_block
+        return position, hashes[end // layout.hash_block_tokens - 1]
+
     def borrow_checkpoint(self, node: Node, hashes: Sequence[bytes]) -> None:
         """Make ``node`` a resume point if its neighbours hold all that it needs.
 
@@ -177,11 +185,9 @@ class Index:
         is_open = node.state is State.READY and node.checkpoint is None
         if not (is_open and node.needs_checkpoint) or self.rules.margin_chunks:
             return
-        layout = self.rules.layout
         keys = (
-            (position, hashes[(block + 1) * size // layout.hash_block_tokens - 1])
+            self.share_key(position, block, hashes)
             for position, blocks in self.rules.checkpoint_blocks(self.boundary(node))
-            for size in (layout.groups[position].tokens_per_block,)
             for block in blocks
         )
         cells = self.cells.find_all(keys)
@@ -293,9 +299,9 @@ class Index:
 
     def count_use(self, node: Node, now: float) -> None:
         """A request has used the prefix that ends at ``node``; once per request."""
-        node.count_use(now)
-        self.live.touch(node)
-        self.dead.touch(node)
+        if self._ghosts is not None:
+            node.count_use(now)
+            self.live.touch(node)
 
     def _settle(self, node: Node) -> None:
         """Offer ``node`` for eviction if it is a ready, unpinned leaf."""
@@ -367,10 +373,12 @@ class Index:
         assert parent is not None
         self._unlink(node)
         self._free(node)
-        if self._ghosts is not None:
+        if self._ghosts is None:
+            parent.last_use = max(parent.last_use, node.last_use)
+        else:
             most = GHOSTS_PER_NODE * len(self.nodes)
             self._ghosts.leave((node.key,), node, most)
-        parent.take_over(node)
+            parent.take_over(node)
         self._settle(parent)
 
     def _detach(self, top: Node) -> None:

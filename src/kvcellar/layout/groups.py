@@ -3,7 +3,7 @@
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvcellar.errors import ConfigError, IncompatibleError
 
@@ -59,6 +59,22 @@ class GroupLayout:
     num_layers: int
     span_tokens: int | None = None
     is_draft: bool = False
+
+    def joined(self, factor: int) -> "GroupLayout":
+        """The same group with ``factor`` blocks in one; a state is one however long."""
+        num_payloads = 1 if self.kind.is_overwritten else factor
+        return replace(
+            self,
+            tokens_per_block=self.tokens_per_block * factor,
+            payload_bytes=self.payload_bytes * num_payloads,
+            padded_bytes=self.padded_bytes * num_payloads,
+        )
+
+    def blocks_filled(self, num_tokens: int) -> int:
+        """Blocks that a step over ``num_tokens`` fills and does not keep, at most."""
+        if self.kind.is_overwritten:
+            return 0
+        return -(-num_tokens // self.tokens_per_block)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ fewer cells.
 """
 
 import math
-from dataclasses import replace
 
 from kvcellar.attention.for_group import rule_for
 from kvcellar.layout.groups import CacheLayout, GroupLayout, make_layout
@@ -42,33 +41,22 @@ def coarse_layout(layout: CacheLayout, unit: int) -> CacheLayout:
 
 
 def _coarse(group: GroupLayout, unit: int) -> GroupLayout:
-    if group.kind.is_overwritten:  # one state per block, however long
-        return replace(group, tokens_per_block=unit)
-    joined = unit // group.tokens_per_block
-    for factor in range(joined, 1, -1):
-        if joined % factor == 0:
-            candidate = _joined(group, factor)
+    most = unit // group.tokens_per_block
+    for factor in range(most, 1, -1):
+        if most % factor == 0:
+            candidate = group.joined(factor)
             if _needs_the_same(group, candidate, unit):
                 return candidate
     return group
 
 
-def _joined(group: GroupLayout, factor: int) -> GroupLayout:
-    return replace(
-        group,
-        tokens_per_block=group.tokens_per_block * factor,
-        payload_bytes=group.payload_bytes * factor,
-        padded_bytes=group.padded_bytes * factor,
-    )
-
-
 def _needs_the_same(group: GroupLayout, candidate: GroupLayout, unit: int) -> bool:
-    """Whether both need the same tokens at every resume point."""
+    """Whether both need as many bytes at every resume point."""
     span = group.span_tokens or 1
     last = 2 * (span // unit + 2)  # beyond the span, what is needed repeats
     fine, coarse = rule_for(group), rule_for(candidate)
     for boundary in range(unit, unit * (last + 1), unit):
         a, b = fine.needed(boundary), coarse.needed(boundary)
-        if len(a) * group.tokens_per_block != len(b) * candidate.tokens_per_block:
+        if len(a) * group.payload_bytes != len(b) * candidate.payload_bytes:
             return False
     return True

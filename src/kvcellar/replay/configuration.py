@@ -1,6 +1,10 @@
 """One cell of a replay's grid, and how it is built and run."""
 
+import contextlib
+import gc
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kvcellar.config import Settings
 from kvcellar.layout.groups import CacheLayout
@@ -15,6 +19,8 @@ from kvcellar.replay.native import NativeHost
 from kvcellar.replay.outcome import Outcome
 from kvcellar.replay.server import Server, ServerLimits
 from kvcellar.replay.trace import Trace
+
+_NUM_OBJECTS_PER_COLLECTION = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +48,55 @@ class Configuration:
     row_bytes: int = 0
 
 
+M = TypeVar("M", bound=Memory)
+
+
 def replay(trace: Trace, configuration: Configuration) -> Outcome:
     """Play a trace through one configuration; the same input gives the same result."""
-    layout = configuration.layout
-    unit = unit_tokens(layout, trace.block_tokens)
-    rows = DeviceRows.of(layout, unit, configuration.limits.step_tokens)
+    memory = make_memory(trace, configuration, Memory)
+    return play_through(trace, configuration, memory)
+
+
+def make_memory(trace: Trace, configuration: Configuration, memory_type: type[M]) -> M:
+    """The empty memories of a configuration.
+
+    Args:
+        memory_type: ``Memory``, or a kind of it that watches.
+    """
+    unit = unit_tokens(configuration.layout, trace.block_tokens)
+    step_tokens = configuration.limits.step_tokens
+    rows = DeviceRows.of(configuration.layout, unit, step_tokens)
     device = None
     if configuration.num_device_rows is not None:
-        device = DeviceCache(
-            max(configuration.num_device_rows - rows.step, 0),
-            rows.chunk,
-            rows.tail,
-            has_windows=bool(rows.tail),
-        )
+        usable = max(configuration.num_device_rows - rows.step, 0)
+        has_windows = bool(rows.tail)
+        device = DeviceCache(usable, rows.chunk, rows.tail, has_windows=has_windows)
     host = _host(configuration, unit, rows)
-    memory = Memory(host, device, rows, trace.block_tokens, Outcome())
-    outcome = Server(memory, configuration.costs, configuration.limits).run(trace)
-    outcome.counters = host.counters()
-    if device is not None:
-        outcome.evicted_device_chunks = device.evicted_chunks
+    return memory_type(host, device, rows, trace.block_tokens, Outcome())
+
+
+def play_through(trace: Trace, configuration: Configuration, memory: Memory) -> Outcome:
+    """Play a trace through memories that are empty."""
+    server = Server(memory, configuration.costs, configuration.limits)
+    with _rare_collections():
+        outcome = server.run(trace)
+    outcome.counters = memory.host.counters()
+    if memory.device is not None:
+        outcome.evicted_device_chunks = memory.device.evicted_chunks
+    hits = outcome.device_tokens + outcome.host_tokens
+    outcome.saved_seconds = hits / configuration.costs.prefill_tokens_per_second
     return outcome
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for cycles less often: a third of a replay would be spent on that."""
+    before = gc.get_threshold()
+    gc.set_threshold(_NUM_OBJECTS_PER_COLLECTION, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _host(configuration: Configuration, unit: int, rows: DeviceRows) -> Host:

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
+from kvcellar.index.halving import num_leading
 from kvcellar.index.node import Node
 from kvcellar.index.policies.lru import LruPolicy
 
@@ -87,15 +88,9 @@ class DeviceCache:
             keys: the prompt's prefix hashes.
             stride: hashes per chunk.
         """
-        low, high, found = 0, limit, self.root
-        while low < high:
-            middle = (low + high + 1) // 2
-            node = self.nodes.get(keys[middle * stride - 1])
-            if node is None:
-                high = middle - 1
-            else:
-                low, found = middle, node
-        return found
+        nodes = self.nodes
+        depth = num_leading(0, limit, lambda n: keys[n * stride - 1] in nodes)
+        return nodes[keys[depth * stride - 1]] if depth else self.root
 
     def resume_point(self, node: DeviceNode) -> DeviceNode:
         """Deepest node at or above ``node`` where a prompt can be resumed."""

@@ -39,11 +39,7 @@ class DeviceRows:
         # A window moves through one block more than it covers; the last tail that is
         # kept is made of the blocks that the window stands on at that time.
         window = len(others)
-        step = sum(
-            -(-step_tokens // g.tokens_per_block)
-            for g in others
-            if not g.kind.is_overwritten
-        )
+        step = sum(group.blocks_filled(step_tokens) for group in others)
         return cls(chunk, tail, window, step)
 
 

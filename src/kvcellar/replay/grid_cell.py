@@ -1,24 +1,21 @@
 """One cell of the grid: what is tried, and playing a trace through it."""
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvcellar.config import Settings, settings_from_extra_config
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.replay.coarse import coarse_layout, unit_tokens
-from kvcellar.replay.configuration import Configuration
-from kvcellar.replay.device import DeviceCache
-from kvcellar.replay.device_rows import DeviceRows
+from kvcellar.replay.configuration import (
+    Configuration,
+    make_memory,
+    play_through,
+)
 from kvcellar.replay.grid_misses import Reason, WatchedMemory
-from kvcellar.replay.host import HostSide
 from kvcellar.replay.outcome import Outcome
-from kvcellar.replay.server import Server
 from kvcellar.replay.trace import Trace
 
 _NUM_SPARE_CELLS = 16
-_NUM_OBJECTS_PER_COLLECTION = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +67,7 @@ def play(
     Args:
         on_request: called for each request that is admitted.
     """
-    settings, layout = configuration.settings, configuration.layout
-    unit = unit_tokens(layout, trace.block_tokens)
-    rows = DeviceRows.of(layout, unit, configuration.limits.step_tokens)
-    device = _device(configuration.num_device_rows, rows)
-    kept = coarse_layout(configuration.host_layout or layout, unit)
-    host = HostSide(kept, settings.host_memory_bytes, settings)
-    memory = WatchedMemory(host, device, rows, trace.block_tokens, Outcome())
-    memory.watch(host, on_request)
-    server = Server(memory, configuration.costs, configuration.limits)
-    with _rare_collections():
-        outcome = server.run(trace)
-    outcome.counters = host.counters()
-    if device is not None:
-        outcome.evicted_device_chunks = device.evicted_chunks
-    hits = outcome.device_tokens + outcome.host_tokens
-    outcome.saved_seconds = hits / configuration.costs.prefill_tokens_per_second
+    memory = make_memory(trace, configuration, WatchedMemory)
+    memory.watch(on_request)
+    outcome = play_through(trace, configuration, memory)
     return Played(outcome, memory.missed_tokens)
-
-
-@contextlib.contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Look for cycles less often: a third of a replay would be spent on that."""
-    before = gc.get_threshold()
-    gc.set_threshold(_NUM_OBJECTS_PER_COLLECTION, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _device(num_rows: int | None, rows: DeviceRows) -> DeviceCache | None:
-    if num_rows is None:
-        return None
-    usable = max(num_rows - rows.step, 0)
-    return DeviceCache(usable, rows.chunk, rows.tail, has_windows=bool(rows.tail))

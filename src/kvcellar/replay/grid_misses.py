@@ -10,8 +10,10 @@ found by halving, in chunks.
 """
 
 import enum
+import functools
 from collections.abc import Callable, Sequence
 
+from kvcellar.index.halving import num_leading
 from kvcellar.index.node import Node
 from kvcellar.index.states import State
 from kvcellar.replay.host import HostSide
@@ -64,13 +66,10 @@ class WatchedMemory(Memory):
     _computed: set[bytes]
     _fresh: dict[str, tuple[int, list[bytes]]]  # chunks found, keys of the others
 
-    def watch(self, host: HostSide, on_request: Callable[[], None]) -> None:
-        """Begin; before the first request.
-
-        Args:
-            host: the host memory that this memory was made with.
-        """
-        self._nodes = host.planner.index.nodes
+    def watch(self, on_request: Callable[[], None]) -> None:
+        """Begin; before the first request. Host memory must be kvcellar's."""
+        assert isinstance(self.host, HostSide)
+        self._nodes = self.host.planner.index.nodes
         self.missed_tokens = dict.fromkeys(Reason, 0)
         self.on_request = on_request
         self._seen, self._computed, self._fresh = set(), set(), {}
@@ -114,7 +113,8 @@ class WatchedMemory(Memory):
         )
         above, num_so_far = running.computed, 0
         for reason, test in zip(Reason, tests, strict=False):
-            num_so_far = _num_leading(fresh, num_so_far, limit, test)
+            holds = functools.partial(_is_so, fresh, test)
+            num_so_far = num_leading(num_so_far, limit, holds)
             above = self._count(reason, above, (found + num_so_far) * self.unit)
         self._seen.update(fresh[num_so_far:])  # an answer's too
         above = self._count(Reason.NEVER_SEEN, above, (found + limit) * self.unit)
@@ -134,14 +134,6 @@ class WatchedMemory(Memory):
         return key in self._nodes or self._is_ready(key)
 
 
-def _num_leading(
-    keys: Sequence[bytes], low: int, high: int, is_so: Callable[[bytes], bool]
-) -> int:
-    """Leading keys for which something holds, as it does for the first ``low``."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        if is_so(keys[middle - 1]):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _is_so(keys: Sequence[bytes], test: Callable[[bytes], bool], count: int) -> bool:
+    """Whether something holds for the first ``count`` keys, and so for the last."""
+    return test(keys[count - 1])

@@ -1,7 +1,8 @@
 """A request's prefix hashes, made from the trace's prefix ids when they are read."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
+
+from kvcellar.core.keys import DerivedKeys
 
 if TYPE_CHECKING:
     from array import array
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
 _KEY_BYTES = 12
 
 
-class PrefixKeys(Sequence[bytes]):
+class PrefixKeys(DerivedKeys):
     """One key per hash block, as an engine would give; nothing is stored.
 
     Inside a block of the trace only equal blocks are known to agree, so a key there is
@@ -31,15 +32,7 @@ class PrefixKeys(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._ids) * self._block_tokens // self._hash_tokens
 
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
+    def _key(self, index: int) -> bytes:
         end = (index + 1) * self._hash_tokens
         block, place = divmod(end - 1, self._block_tokens)
         key = self._ids[block] * self._block_tokens + place

@@ -4,7 +4,6 @@ The same prompts, one after another; what each finds on the device and in host m
 """
 
 import random
-from array import array
 
 import pytest
 
@@ -12,11 +11,11 @@ pytest.importorskip("vllm")
 
 from own_layouts import plan
 from scripted import Scripted
+from token_traces import as_trace
 
 from kvcellar.config import Settings
 from kvcellar.replay.configuration import Configuration, replay
 from kvcellar.replay.server import ServerLimits
-from kvcellar.replay.trace import Trace, TraceRequest
 from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack, window
 
 STEP_TOKENS = 64
@@ -38,19 +37,6 @@ def prompts(num_prompts, chunk_tokens, seed):
         path = [*base[:200], *(rng.randrange(4, 400) for _ in range(fresh))]
         paths.append(path)
         yield path
-
-
-def as_trace(asked, unit):
-    """Prefix ids per ``unit`` tokens; equal prefixes have equal ids."""
-    ids, requests = {}, []
-    for number, tokens in enumerate(asked):
-        blocks = [
-            ids.setdefault(tuple(tokens[:end]), len(ids))
-            for end in range(unit, len(tokens) + 1, unit)
-        ]
-        request = TraceRequest(float(number), len(tokens), 1, array("q", blocks))
-        requests.append(request)
-    return Trace(unit, requests)
 
 
 @pytest.mark.parametrize("mode", ["eager", "lazy"])

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 
 from kvcellar.index.evictable import GHOSTS_PER_NODE, Evictable, Ghosts, Past
+from kvcellar.index.halving import num_leading
 from kvcellar.index.policies.keyed import Key, KeyedPolicy
 
 
@@ -162,14 +163,8 @@ class ShadowCache:
 
 def _num_shared(known: Sequence[bytes], keys: Sequence[bytes], first: int) -> int:
     """How far two runs agree; by halving, since a key stands for all before it."""
-    low, high = 1, min(len(known), len(keys) - first)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if known[middle - 1] == keys[first + middle - 1]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    most = min(len(known), len(keys) - first)
+    return num_leading(1, most, lambda n: known[n - 1] == keys[first + n - 1])
 
 
 def _past_of(chunk: tuple[Past | None, bytes]) -> Past | None:
