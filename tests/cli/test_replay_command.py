@@ -85,6 +85,7 @@ def test_the_table_and_three_files(path, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        (["--system", "ours"], "system='ours'"),
         (["--policy", "fifth"], "eviction_policy='fifth'"),
         (["--mode", "quick"], "mode='quick'"),
         (["--mode", "lazy", "--device-memory", "0"], "mode=lazy"),

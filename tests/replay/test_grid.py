@@ -16,6 +16,7 @@ from kvcellar.replay.grid import (
     sizes_of,
     words_of,
 )
+from kvcellar.replay.grid_choice import Choice
 from kvcellar.replay.server import ServerLimits
 
 
@@ -31,7 +32,12 @@ def test_cells_come_in_the_order_named():
         (60 * MIB, 50 * MIB), (100 * MIB, 0), modes=("lazy", "eager"), policies=("lru",)
     )
     names = [
-        (c.device_memory_bytes // MIB, c.host_memory_bytes // MIB, c.policy, c.mode)
+        (
+            c.device_memory_bytes // MIB,
+            c.host_memory_bytes // MIB,
+            c.choice.policy,
+            c.choice.mode,
+        )
         for c in make_cells(axes, fixed())
     ]
     assert names == [
@@ -54,9 +60,35 @@ def test_memory_is_turned_into_what_one_rank_has():
     assert keeps_nothing.configuration.num_device_rows is None
 
 
+def test_natives_are_one_cell_each_beside_our_own_choices():
+    """Policies and modes are kvcellar's; the rest is the same memory, by rank."""
+    axes = GridAxes(
+        (2**30,),
+        (0, 8 * 2**30),
+        systems=("offloading", "kvcellar", "simple"),
+        policies=("lru", "s3-fifo"),
+        modes=("eager", "lazy"),
+    )
+    none, *cells = make_cells(axes, fixed("llama-3.1-8b", tensor_parallel=2))
+    assert Choice() == none.choice
+    assert [Choice("offloading"), Choice("simple")] == [
+        cell.choice for cell in (cells[0], cells[-1])
+    ]
+    assert ["kvcellar"] * 4 == [cell.choice.system for cell in cells[1:-1]]
+    assert ["offloading", *["kvcellar"] * 4, "simple"] == [
+        cell.configuration.system for cell in cells
+    ]
+    assert {4 * 2**30} == {c.configuration.settings.host_memory_bytes for c in cells}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"systems": ("kvcellar", "ours")}, "system='ours' is unknown; use some of"),
+        (
+            {"systems": ("simple",), "host_memory_bytes": (1000,)},
+            "host memory of 1000 bytes per rank holds no block",
+        ),
         ({"policies": ("fifth",)}, "eviction_policy='fifth'"),
         ({"policies": ("fifth",), "host_memory_bytes": (0,)}, "eviction_policy"),
         ({"modes": ("quick",)}, "mode='quick'"),

@@ -52,6 +52,28 @@ def test_reasons_add_up_to_what_was_computed(name, mode):
     assert dataclasses.replace(plain, saved_seconds=saved) == one.outcome
 
 
+@pytest.mark.parametrize("system", ["simple", "offloading"])
+@pytest.mark.parametrize("name", ["full", "gemma"])
+def test_reasons_add_up_for_natives_too(name, system):
+    """Though they may hold the end of a prompt without its beginning."""
+    trace = conversations(120)
+    settings = Settings(host_memory_bytes=150_000)
+    configuration = Configuration(
+        LAYOUTS[name], 500, settings, COSTS, LIMITS, system=system, row_bytes=100
+    )
+    one = play(trace, configuration, on_request=list)
+    assert one.outcome.computed_tokens == sum(one.missed_tokens.values())
+    assert min(one.missed_tokens.values()) >= 0
+    assert one.missed_tokens[Reason.EVICTED] > 0 < one.outcome.host_tokens
+    plain = replay(trace, configuration)
+    saved = one.outcome.saved_seconds
+    assert dataclasses.replace(plain, saved_seconds=saved) == one.outcome
+    found = one.outcome.device_tokens + one.outcome.host_tokens
+    avoidable = sum(one.missed_tokens[reason] for reason in AVOIDABLE)
+    unit = unit_tokens(LAYOUTS[name], trace.block_tokens)
+    assert seen_before(trace, unit) == found + avoidable
+
+
 @pytest.mark.parametrize("name", ["full", "gemma"])
 def test_what_was_never_seen_is_counted_by_brute_force(name):
     """Found and avoidable tokens together are what earlier prompts had."""

@@ -16,6 +16,7 @@ from kvcellar.replay.presets_choice import CostChoice
 from kvcellar.replay.readers import Arrivals
 from kvcellar.replay.report.columns import COLUMNS
 from kvcellar.replay.report.files import csv_of, json_of, make_folder, write_files
+from kvcellar.replay.report.page import page_of
 from kvcellar.replay.report.text import text_of
 from kvcellar.replay.report.words import plain_text, seconds_text, size_text
 
@@ -60,6 +61,28 @@ def test_json_and_csv_hold_the_same_rows(report):
         assert names == list(values) == list(line)
         assert values == row
         assert line == {k: "" if v is None else str(v) for k, v in row.items()}
+
+
+def test_natives_stand_beside_ours(path):
+    """In every output; figures that they do not have are empty."""
+    axes = GridAxes(
+        (40 * MIB,), (0, 100 * MIB), systems=("kvcellar", "simple", "offloading")
+    )
+    report = report_of(path, axes=axes)
+    systems = [row["system"] for row in report.rows]
+    assert [None, "kvcellar", "simple", "offloading"] == systems
+    for row in report.rows[2:]:
+        assert row["policy"] is row["mode"] is row["dead_chunks"] is None
+        assert row["stored_chunks"] > 0 < row["host_tokens"]
+        assert row["evicted_chunks"] > 0 < row["stored_checkpoints"]
+    assert None not in [report.rows[1][c.name] for c in COLUMNS if c != "admission"][5:]
+    text = text_of(report)
+    assert 3 == sum(" offloading " in line for line in text.splitlines())
+    page = page_of(report)
+    assert "vLLM's simple" in page
+    assert "Of vLLM's own connectors only" in page
+    assert 4 == len(csv_of(report).splitlines()) - 1
+    assert any("models with default settings" in words for words in report.assumptions)
 
 
 def test_json_says_what_was_replayed(report):

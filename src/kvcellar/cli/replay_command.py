@@ -78,6 +78,13 @@ def _add_grid(parser: argparse.ArgumentParser) -> None:
         help="host memory of the whole server; 0 is none, the engine alone",
     )
     parser.add_argument(
+        "--system",
+        metavar="NAME,...",
+        default="kvcellar",
+        help="kvcellar, and models of vLLM's own connectors, simple and offloading, "
+        "to which the three options below do not apply (default: %(default)s)",
+    )
+    parser.add_argument(
         "--policy",
         metavar="NAME,...",
         default="lru",
@@ -267,6 +274,7 @@ def _request(options: argparse.Namespace) -> "ReplayRequest":
         axes=GridAxes(
             device_memory_bytes=sizes_of(options.device_memory, "device_memory"),
             host_memory_bytes=sizes_of(options.host_memory, "host_memory"),
+            systems=words_of(options.system, "system"),
             policies=words_of(options.policy, "policy"),
             modes=words_of(options.mode, "mode"),
             admissions=words_of(named, "admission") if named else (None,),

@@ -1,5 +1,6 @@
 """The grid: every combination of what the user names, in a fixed order."""
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from kvcellar.replay.coarse import coarse_layout, unit_tokens
 from kvcellar.replay.configuration import Configuration
 from kvcellar.replay.costs import CostModel
 from kvcellar.replay.grid_cell import GridCell, no_host_settings
+from kvcellar.replay.grid_choice import OURS, SYSTEMS, Choice
 from kvcellar.replay.server import ServerLimits
 
 _NOTHING = re.compile(r"0+(\.0+)?\s*([kmgt]i?)?b?", re.IGNORECASE)
@@ -26,11 +28,13 @@ class GridAxes:
     Attributes:
         device_memory_bytes: KV cache memory of one GPU; 0 keeps nothing.
         host_memory_bytes: of the whole server; 0 for none.
+        systems: kvcellar and vLLM's own connectors. What follows is kvcellar's.
         admissions: (None,) leaves it to the settings' default.
     """
 
     device_memory_bytes: tuple[int, ...]
     host_memory_bytes: tuple[int, ...]
+    systems: tuple[str, ...] = (OURS,)
     policies: tuple[str, ...] = ("lru",)
     modes: tuple[str, ...] = ("eager",)
     admissions: tuple[str | None, ...] = (None,)
@@ -91,45 +95,61 @@ def serving_layout(model: ModelLayout) -> CacheLayout:
 
 
 def make_cells(axes: GridAxes, fixed: GridModel) -> tuple[GridCell, ...]:
-    """All cells: by device memory, host memory, policy, admission, mode.
+    """All cells: by device memory, host memory, system, policy, admission, mode.
 
-    Without host memory, policy, admission and mode mean nothing: one cell each.
+    Without host memory there is one cell for each size of the device.
 
     Raises:
         ConfigError: a setting is refused, or some memory is too small for the model.
     """
+    _check_choices(axes)
+    cells = []
+    for device in axes.device_memory_bytes:
+        num_rows = _num_rows(device, fixed.model)
+        for host in axes.host_memory_bytes:
+            for choice in _choices(axes) if host else [Choice()]:
+                configuration = Configuration(
+                    fixed.model.layout,
+                    num_rows,
+                    _settings(host, choice, fixed),
+                    fixed.costs,
+                    fixed.limits,
+                    host_layout=fixed.host_layout,
+                    system=choice.system or OURS,
+                    row_bytes=fixed.model.row_bytes,
+                )
+                cells.append(GridCell(device, host, choice, configuration))
+    return tuple(cells)
+
+
+def _choices(axes: GridAxes) -> Iterator[Choice]:
+    """All ways to run host memory; vLLM's connectors have no settings to vary."""
+    for system in axes.systems:
+        if system == OURS:
+            yield from _own_choices(axes)
+        else:
+            yield Choice(system)
+
+
+def _own_choices(axes: GridAxes) -> Iterator[Choice]:
+    named = itertools.product(axes.policies, axes.admissions, axes.modes)
+    return itertools.starmap(functools.partial(Choice, OURS), named)
+
+
+def _check_choices(axes: GridAxes) -> None:
+    """Refuse what cannot be, also where it is not used."""
+    for system in axes.systems:
+        if system not in SYSTEMS:
+            raise ConfigError(
+                f"system={system!r} is unknown; use some of {', '.join(SYSTEMS)}"
+            )
     if "lazy" in axes.modes and 0 in axes.device_memory_bytes:
         raise ConfigError(
             "mode=lazy stores what the device is about to lose, and device_memory=0 "
             "keeps nothing to lose; leave one of them out"
         )
-    for named in itertools.product(axes.policies, axes.admissions, axes.modes):
-        settings_from_extra_config(_extra(named))  # refused even where it is not used
-    cells = []
-    for device in axes.device_memory_bytes:
-        num_rows = _num_rows(device, fixed.model)
-        for host in axes.host_memory_bytes:
-            for choice in _choices(axes, host):
-                settings = _settings(host, choice, fixed)
-                configuration = Configuration(
-                    fixed.model.layout,
-                    num_rows,
-                    settings,
-                    fixed.costs,
-                    fixed.limits,
-                    host_layout=fixed.host_layout,
-                )
-                cells.append(GridCell(device, host, *choice, configuration))
-    return tuple(cells)
-
-
-_Choice = tuple[str | None, str | None, str | None]
-
-
-def _choices(axes: GridAxes, host_bytes: int) -> Iterator[_Choice]:
-    if host_bytes == 0:
-        return iter([(None, None, None)])
-    return itertools.product(axes.policies, axes.admissions, axes.modes)
+    for choice in _own_choices(axes):
+        settings_from_extra_config(choice.extra_config())
 
 
 def _num_rows(device_bytes: int, model: ModelLayout) -> int | None:
@@ -145,19 +165,24 @@ def _num_rows(device_bytes: int, model: ModelLayout) -> int | None:
     return num_rows
 
 
-def _settings(host_bytes: int, choice: _Choice, fixed: GridModel) -> Settings:
+def _settings(host_bytes: int, choice: Choice, fixed: GridModel) -> Settings:
     """Settings of one rank, checked by the same table as a server's."""
     if host_bytes == 0:
         return no_host_settings(fixed.host_layout, fixed.block_tokens)
     rank_bytes = host_bytes // fixed.model.options.tensor_parallel
-    extra = {"host_memory": rank_bytes, **_extra(choice)}
+    if choice.is_native:
+        return _native_settings(rank_bytes, fixed.model)
+    extra = {"host_memory": rank_bytes, **choice.extra_config()}
     settings = settings_from_extra_config(extra)
     plan_geometry(coarse_layout(fixed.host_layout, fixed.unit_tokens), rank_bytes)
     return settings
 
 
-def _extra(choice: _Choice) -> dict[str, str | None]:
-    """The choice under the names of the connector's settings."""
-    policy, admission, mode = choice
-    extra = {"eviction_policy": policy, "mode": mode}
-    return extra if admission is None else {**extra, "admission": admission}
+def _native_settings(rank_bytes: int, model: ModelLayout) -> Settings:
+    if rank_bytes < model.row_bytes:
+        raise ConfigError(
+            f"host memory of {rank_bytes} bytes per rank holds no block of "
+            f"{model.name} in vLLM's own connectors, which takes {model.row_bytes} "
+            "bytes; give more, or leave them out of --system"
+        )
+    return Settings(host_memory_bytes=rank_bytes)

@@ -11,6 +11,7 @@ from kvcellar.replay.configuration import (
     make_memory,
     play_through,
 )
+from kvcellar.replay.grid_choice import Choice
 from kvcellar.replay.grid_misses import Reason, WatchedMemory
 from kvcellar.replay.outcome import Outcome
 from kvcellar.replay.trace import Trace
@@ -25,17 +26,13 @@ class GridCell:
     Attributes:
         device_memory_bytes: KV cache memory of one GPU; 0 keeps nothing.
         host_memory_bytes: of the whole server; 0 for none.
-        policy: eviction policy; None without host memory, as the next two.
-        admission: what host memory takes; None where the user has not chosen.
-        mode: eager or lazy.
+        choice: how host memory is run.
         configuration: the same for one rank.
     """
 
     device_memory_bytes: int
     host_memory_bytes: int
-    policy: str | None
-    admission: str | None
-    mode: str | None
+    choice: Choice
     configuration: Configuration
 
 

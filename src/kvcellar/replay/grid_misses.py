@@ -5,8 +5,9 @@ A prompt is cut at growing depths, and each piece has one reason:
     | found | no checkpoint | storing | evicted | in progress | never seen | partial |
     0      hit            ready     held     computed       seen         limit     end
 
-Chunks of a prefix are held, computed and seen from its beginning on, so every depth is
-found by halving, in chunks.
+Chunks of a prefix are computed and seen from its beginning on, and kvcellar and the
+device hold its beginning, so depths are found by halving, in chunks. vLLM's own
+connectors may hold an end without its beginning: there every chunk is asked for.
 """
 
 import enum
@@ -14,9 +15,6 @@ import functools
 from collections.abc import Callable, Sequence
 
 from kvcellar.index.halving import num_leading
-from kvcellar.index.node import Node
-from kvcellar.index.states import State
-from kvcellar.replay.host import HostSide
 from kvcellar.replay.host_base import HostJob
 from kvcellar.replay.memory import Memory, Running
 from kvcellar.replay.trace import TraceRequest
@@ -61,15 +59,12 @@ class WatchedMemory(Memory):
 
     missed_tokens: dict[Reason, int]
     on_request: Callable[[], None]
-    _nodes: dict[bytes, Node]  # of host memory
     _seen: set[bytes]
     _computed: set[bytes]
     _fresh: dict[str, tuple[int, list[bytes]]]  # chunks found, keys of the others
 
     def watch(self, on_request: Callable[[], None]) -> None:
-        """Begin; before the first request. Host memory must be kvcellar's."""
-        assert isinstance(self.host, HostSide)
-        self._nodes = self.host.planner.index.nodes
+        """Begin; before the first request."""
         self.missed_tokens = dict.fromkeys(Reason, 0)
         self.on_request = on_request
         self._seen, self._computed, self._fresh = set(), set(), {}
@@ -112,9 +107,10 @@ class WatchedMemory(Memory):
             self._seen.__contains__,
         )
         above, num_so_far = running.computed, 0
+        count = num_leading if self.host.is_prefix_closed else _num_in_a_row
         for reason, test in zip(Reason, tests, strict=False):
             holds = functools.partial(_is_so, fresh, test)
-            num_so_far = num_leading(num_so_far, limit, holds)
+            num_so_far = count(num_so_far, limit, holds)
             above = self._count(reason, above, (found + num_so_far) * self.unit)
         self._seen.update(fresh[num_so_far:])  # an answer's too
         above = self._count(Reason.NEVER_SEEN, above, (found + limit) * self.unit)
@@ -126,14 +122,20 @@ class WatchedMemory(Memory):
 
     def _is_ready(self, key: bytes) -> bool:
         """Whether a chunk could be used now, on the device or in host memory."""
-        node = self._nodes.get(key)
-        is_ready = node is not None and node.state is State.READY
-        return is_ready or (self.device is not None and key in self.device.nodes)
+        is_on_device = self.device is not None and key in self.device.nodes
+        return is_on_device or self.host.is_ready(key)
 
     def _is_held(self, key: bytes) -> bool:
-        return key in self._nodes or self._is_ready(key)
+        return self.host.is_held(key) or self._is_ready(key)
 
 
 def _is_so(keys: Sequence[bytes], test: Callable[[bytes], bool], count: int) -> bool:
     """Whether something holds for the first ``count`` keys, and so for the last."""
     return test(keys[count - 1])
+
+
+def _num_in_a_row(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """As ``num_leading``, for what may hold again beyond where it does not."""
+    while low < high and holds(low + 1):
+        low += 1
+    return low

@@ -116,6 +116,7 @@ def run_request(request: ReplayRequest, on_start: OnStart) -> Report:
         tokenizer=request.trace.tokenizer,
         model=fixed,
         costs=costs,
+        systems=request.axes.systems,
     )
     return make_report(setting, cells, played)
 

@@ -7,6 +7,7 @@ from kvcellar.config import Settings
 from kvcellar.core import actions, events
 from kvcellar.core.offloader import Offloader
 from kvcellar.core.waiting import BlockKey, CachedBlocks
+from kvcellar.index.states import State
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import plan_geometry
 from kvcellar.replay.host_base import Host, HostJob, StepBlocks
@@ -26,6 +27,7 @@ class HostSide(Host):
         super().__init__(layout)
         self.planner = Offloader(layout, plan_geometry(layout, host_bytes), settings)
         self.is_lazy = settings.mode == "lazy"
+        self._nodes = self.planner.index.nodes
         self._block_bytes = [group.payload_bytes for group in layout.groups]
 
     def look_up(self, event: events.LookUp, now: float) -> int:
@@ -62,6 +64,15 @@ class HostSide(Host):
     def done(self, job_id: int, now: float) -> None:
         """The copies have ended."""
         self.planner.handle(events.JobDone(job_id), now)
+
+    def is_held(self, key: bytes) -> bool:
+        """Whether the chunk that ends at a prefix hash is there, or on its way."""
+        return key in self._nodes
+
+    def is_ready(self, key: bytes) -> bool:
+        """Whether it could be loaded now."""
+        node = self._nodes.get(key)
+        return node is not None and node.state is State.READY
 
     def counters(self) -> dict[str, int]:
         """The planner's and the index's counters by name."""

@@ -51,9 +51,11 @@ class Host(ABC):
 
     Attributes:
         is_lazy: whether it wants to know what the device gives away.
+        is_prefix_closed: whether what it holds of a prompt is always its beginning.
     """
 
     is_lazy = False
+    is_prefix_closed = True
 
     def __init__(self, layout: CacheLayout) -> None:
         self.layout = layout
@@ -85,6 +87,14 @@ class Host(ABC):
     @abstractmethod
     def done(self, job_id: int, now: float) -> None:
         """The copies have ended."""
+
+    @abstractmethod
+    def is_held(self, key: bytes) -> bool:
+        """Whether the chunk that ends at a prefix hash is there, or on its way."""
+
+    @abstractmethod
+    def is_ready(self, key: bytes) -> bool:
+        """Whether it could be loaded now."""
 
     @abstractmethod
     def counters(self) -> dict[str, int]:

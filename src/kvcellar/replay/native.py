@@ -16,7 +16,7 @@ unit of the trace is kept or lost as a whole.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
 from kvcellar.core import events
@@ -24,7 +24,13 @@ from kvcellar.layout.groups import CacheLayout
 from kvcellar.replay.device_rows import DeviceRows
 from kvcellar.replay.host_base import Host, HostJob, StepBlocks
 
-Key = tuple[str, bytes]  # "chunk" or "tail", and the prefix hash at its end
+Key = tuple[str, bytes]  # chunk or tail, and the prefix hash at its end
+_CHUNK, _TAIL = "chunk", "tail"
+_WORDS = {_CHUNK: "chunks", _TAIL: "checkpoints"}  # as kvcellar counts them
+_COUNTED = (
+    *(f"{what}_{word}" for what in ("stored", "evicted") for word in _WORDS.values()),
+    "stores_without_room",
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +60,8 @@ class NativeHost(Host):
         name: ``"simple"`` or ``"offloading"``.
     """
 
+    is_prefix_closed = False
+
     def __init__(
         self,
         layout: CacheLayout,
@@ -64,7 +72,7 @@ class NativeHost(Host):
     ) -> None:
         super().__init__(layout)
         self._is_simple = name == "simple"
-        self._rows = {"chunk": rows.chunk, "tail": rows.tail}
+        self._rows = {_CHUNK: rows.chunk, _TAIL: rows.tail}
         self._row_bytes = row_bytes
         self._num_free = host_bytes // row_bytes
         self._stride = layout.chunk_tokens // layout.hash_block_tokens
@@ -73,7 +81,7 @@ class NativeHost(Host):
         self._requests: dict[str, _Request] = {}
         self._loads: dict[int, list[Key]] = {}
         self._num_jobs = 0
-        self._counts = {"evicted_chunks": 0, "stores_without_room": 0}
+        self._counts = dict.fromkeys(_COUNTED, 0)
 
     # -- look-up and load ----------------------------------------------------------
 
@@ -86,16 +94,16 @@ class NativeHost(Host):
         depth = local
         while depth < limit and self._chunk(event, depth + 1) in self._held:
             depth += 1
-        if self._rows["tail"]:
+        if self._rows[_TAIL]:
             while depth > local and self._tail(event, depth) not in self._held:
                 depth -= 1
         return (depth - local) * self._unit
 
     def _chunk(self, event: events.LookUp, depth: int) -> Key:
-        return ("chunk", event.hashes[depth * self._stride - 1])
+        return (_CHUNK, event.hashes[depth * self._stride - 1])
 
     def _tail(self, event: events.LookUp, depth: int) -> Key:
-        return ("tail", event.hashes[depth * self._stride - 1])
+        return (_TAIL, event.hashes[depth * self._stride - 1])
 
     def allocated(
         self, request_id: str, external_tokens: int, tables: StepBlocks, now: float
@@ -108,7 +116,7 @@ class NativeHost(Host):
         first = event.local_tokens // self._unit
         last = first + external_tokens // self._unit
         loaded = [self._chunk(event, depth) for depth in range(first + 1, last + 1)]
-        if self._rows["tail"]:
+        if self._rows[_TAIL]:
             loaded.append(self._tail(event, last))
         request.touched.update(dict.fromkeys(loaded))
         request.offered = last
@@ -136,7 +144,8 @@ class NativeHost(Host):
         if not self._is_simple:
             request.touched.update(dict.fromkeys(offered))
         missing = [key for key in offered if key not in self._held]
-        stored = [key for key in missing if self._store(key, offered)]
+        protected = set(offered)
+        stored = [key for key in missing if self._store(key, protected)]
         return [self._job(stored)] if stored else []
 
     def _offer(self, request: _Request, event: events.TokensComputed) -> Iterator[Key]:
@@ -149,10 +158,10 @@ class NativeHost(Host):
         request.offered = max(request.offered, last)
         assert isinstance(event.tables, StepBlocks)
         for boundary in sorted(event.tables.kept):
-            if self._rows["tail"] and event.first_token < boundary <= end:
+            if self._rows[_TAIL] and event.first_token < boundary <= end:
                 yield self._tail(request.keys, boundary // self._unit)
 
-    def _store(self, key: Key, protected: list[Key]) -> bool:
+    def _store(self, key: Key, protected: Set[Key]) -> bool:
         num_rows = self._rows[key[0]]
         while self._num_free < num_rows:
             if not self._evict_one(protected):
@@ -160,14 +169,15 @@ class NativeHost(Host):
                 return False
         self._num_free -= num_rows
         self._held[key] = None
+        self._counts[f"stored_{_WORDS[key[0]]}"] += 1
         return True
 
-    def _evict_one(self, protected: list[Key]) -> bool:
+    def _evict_one(self, protected: Set[Key]) -> bool:
         for key in self._held:
             if key not in self._pins and key not in protected:
                 del self._held[key]
                 self._num_free += self._rows[key[0]]
-                self._counts["evicted_chunks"] += key[0] == "chunk"
+                self._counts[f"evicted_{_WORDS[key[0]]}"] += 1
                 return True
         return False
 
@@ -180,6 +190,12 @@ class NativeHost(Host):
             for key in reversed(request.touched):
                 if key in self._held:
                     self._held.move_to_end(key)
+
+    def is_held(self, key: bytes) -> bool:
+        """Whether the chunk is there; what is stored can be found at once."""
+        return (_CHUNK, key) in self._held
+
+    is_ready = is_held
 
     def counters(self) -> dict[str, int]:
         """What has been counted, by name."""

@@ -1,6 +1,7 @@
 """What the figures stand on, in sentences."""
 
 from kvcellar.replay.costs import CostModel
+from kvcellar.replay.grid_choice import NATIVES
 from kvcellar.replay.presets import COMPUTE_SHARE, LINK_SHARE, MEMORY_SHARE
 from kvcellar.replay.report.setting import Setting
 
@@ -9,6 +10,7 @@ def assumptions_of(setting: Setting) -> tuple[str, ...]:
     """All of them, the most important first."""
     return (
         *_server(setting),
+        *_natives(setting),
         *_speed(setting),
         *_trace(setting),
         *_memory(setting),
@@ -29,6 +31,17 @@ def _server(setting: Setting) -> tuple[str, ...]:
         "Of windows and recurrent state the device keeps what resuming at a prompt's "
         "end reads, and where it left a known path, as vLLM does unless told "
         "otherwise.",
+    )
+
+
+def _natives(setting: Setting) -> tuple[str, ...]:
+    if not set(setting.systems) & set(NATIVES):
+        return ()
+    return (
+        "vLLM's own connectors are models with default settings: they keep a whole "
+        "block of the engine's pool for every block of every group, store eagerly "
+        "what the device's prefix cache keeps, and what they store is found at once. "
+        "Which of their evictions were dead weight is not known.",
     )
 
 

@@ -73,8 +73,17 @@ def _of_cell(name: str) -> Callable[[Result], Value]:
     return read
 
 
+def _of_choice(name: str) -> Callable[[Result], Value]:
+    def read(result: Result) -> Value:
+        value: Value = getattr(result.cell.choice, name)
+        return value
+
+    return read
+
+
 def _counter(name: str) -> Callable[[Result], Value]:
-    return lambda result: result.played.outcome.counters.get(name, 0)
+    """A count; None where vLLM's connectors have no such thing."""
+    return lambda result: result.played.outcome.counters.get(name)
 
 
 def _ratio(of: Callable[[Result], float]) -> Callable[[Result], Value]:
@@ -126,13 +135,18 @@ _CELL = (
         "host memory of the whole server; 0 for none, as without kvcellar",
         _of_cell("host_memory_bytes"),
     ),
-    Column("policy", "eviction policy of host memory", _of_cell("policy")),
+    Column(
+        "system",
+        "who runs host memory: kvcellar, or vLLM's simple or offloading connector",
+        _of_choice("system"),
+    ),
+    Column("policy", "kvcellar's eviction policy", _of_choice("policy")),
     Column(
         "admission",
-        "what host memory takes, where it was chosen",
-        _of_cell("admission"),
+        "what kvcellar takes, where it was chosen",
+        _of_choice("admission"),
     ),
-    Column("mode", "eager or lazy stores", _of_cell("mode")),
+    Column("mode", "kvcellar's eager or lazy stores", _of_choice("mode")),
 )
 
 _TOKENS = (

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvcellar.replay.report.columns import Row
+from kvcellar.replay.report.columns import Row, Value
 from kvcellar.replay.report.line_chart import Axes, Curve, Point, line_chart
 from kvcellar.replay.report.scales import Scale, memory_scale
 from kvcellar.replay.report.words import choice_text, label_of, memory_text, number
@@ -52,15 +52,20 @@ class Family:
         return _NAMES[self.x_name]
 
     def style_of(self, choice: str) -> tuple[int, bool, bool]:
-        """Colour by policy, dashes for lazy mode, rings for a choice of admission."""
+        """Colour by policy or connector, dashes if lazy, rings for other admissions."""
         row = next(row for row in self.rows if choice_text(row) == choice)
-        policies = list(dict.fromkeys(r["policy"] for r in self.rows if r["policy"]))
+        kinds = list(dict.fromkeys(_kind(r) for r in self.rows if _kind(r)))
         admissions = list(
             dict.fromkeys(r["admission"] for r in self.rows if r["policy"])
         )
-        colour = policies.index(row["policy"]) if row["policy"] else 0
+        colour = kinds.index(_kind(row)) if _kind(row) else 0
         is_hollow = row["policy"] is not None and admissions.index(row["admission"]) > 0
         return colour % NUM_COLOURS, row["mode"] == "lazy", is_hollow
+
+
+def _kind(row: Row) -> Value:
+    """What a colour stands for: a policy of kvcellar, or one of vLLM's connectors."""
+    return row["policy"] or row["system"]
 
 
 def family_of(rows: Sequence[Row]) -> Family:
@@ -69,7 +74,7 @@ def family_of(rows: Sequence[Row]) -> Family:
     num_devices = len({row["device_memory_bytes"] for row in rows})
     names = ("host_memory_bytes", "device_memory_bytes")
     x_name, facet_name = names if num_hosts >= num_devices else names[::-1]
-    choices = dict.fromkeys(choice_text(row) for row in rows if row["policy"])
+    choices = dict.fromkeys(choice_text(row) for row in rows if row["system"])
     return Family(tuple(rows), x_name, facet_name, tuple(choices) or ("",))
 
 
@@ -97,7 +102,7 @@ def charts_of(
 
 def _curve(family: Family, figure: Figure, rows: Sequence[Row], choice: str) -> Curve:
     """One kind of configuration; the point without host memory belongs to all."""
-    own = [row for row in rows if not row["policy"] or choice_text(row) == choice]
+    own = [row for row in rows if not row["system"] or choice_text(row) == choice]
     colour, is_dashed, is_hollow = family.style_of(choice)
     points = [
         Point(

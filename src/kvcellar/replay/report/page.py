@@ -18,9 +18,18 @@ from kvcellar.replay.report.page_table import meanings, table_of
 from kvcellar.replay.report.report import Report
 from kvcellar.replay.report.scales import Scale, linear_scale, value_scale
 from kvcellar.replay.report.svg import element, text_in
-from kvcellar.replay.report.words import number, percent_text, seconds_text, size_text
+from kvcellar.replay.report.words import (
+    is_native,
+    number,
+    percent_text,
+    seconds_text,
+    size_text,
+)
 
 _CEILING = "what an earlier request had: no cache finds more"
+_NATIVE_EVICTIONS = (
+    " Of vLLM's own connectors only the numbers are known; the table has them."
+)
 _GIB = 1 / 2**30
 
 _HITS = Figure(
@@ -134,11 +143,14 @@ def _traffic_section(family: Family) -> list[str]:
     ]
 
 
-def _eviction_section(rows: Sequence[Row]) -> list[str]:
+def _eviction_section(all_rows: Sequence[Row]) -> list[str]:
+    rows = [row for row in all_rows if not is_native(row)]
     parts = _section(
         "What was evicted from host memory",
         "Grey is what no prompt could resume at any more, such as the chunks that led "
-        "to a checkpoint just evicted; it goes first.",
+        "to a checkpoint just evicted; it goes first."
+        + _NATIVE_EVICTIONS
+        * (len(rows) < len(all_rows)),
     )
     if any(number(row, "evicted_chunks") for row in rows):
         parts.append(part_legend(EVICTED_CHUNKS))

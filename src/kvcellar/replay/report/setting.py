@@ -17,6 +17,7 @@ class Setting:
         limit: only so many requests were played; None for all.
         speed: arrivals came so many times as fast.
         tokenizer: of a trace of texts; None where bytes were counted.
+        systems: who runs host memory in the configurations.
     """
 
     trace_name: str
@@ -27,6 +28,7 @@ class Setting:
     tokenizer: str | None
     model: GridModel
     costs: ChosenCosts
+    systems: tuple[str, ...]
 
     @property
     def num_gpus(self) -> int:

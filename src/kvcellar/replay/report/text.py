@@ -6,6 +6,7 @@ from typing import NamedTuple
 from kvcellar.replay.report.columns import Row
 from kvcellar.replay.report.report import Report
 from kvcellar.replay.report.words import (
+    is_native,
     memory_text,
     number,
     percent_text,
@@ -139,4 +140,6 @@ def _naming_columns(rows: Sequence[Row]) -> tuple[_TextColumn, ...]:
     ]
     if any(row["admission"] is not None for row in rows):
         columns.insert(3, _name("admission", "admission"))
+    if any(map(is_native, rows)):
+        columns.insert(2, _name("system", "system"))
     return tuple(columns)

@@ -1,5 +1,6 @@
 """Figures as people read them."""
 
+from kvcellar.replay.grid_choice import NATIVES
 from kvcellar.replay.report.columns import Row, Value
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -51,8 +52,15 @@ def number(row: Row, name: str) -> float:
     return float(value)
 
 
+def is_native(row: Row) -> bool:
+    """Whether one of vLLM's own connectors runs host memory."""
+    return row["system"] in NATIVES
+
+
 def choice_text(row: Row) -> str:
-    """Policy, admission and mode of a configuration; empty without host memory."""
+    """How host memory is run; empty where there is none."""
+    if is_native(row):
+        return f"vLLM's {row['system']}"
     parts = (row["policy"], row["admission"], row["mode"])
     return ", ".join(str(part) for part in parts if part is not None)
 
