@@ -21,6 +21,7 @@ DEFAULT_HOST_MEMORY_BYTES = 8 * 2**30  # the default of vLLM's own connector
 DEFAULT_SPACED_SHARE = 0.25
 EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "adaptive")
 ADMISSIONS = ("all", "second-touch")
+PLACEMENTS = ("geometric", "fixed", "junctions", "turn-end", "prompt-end")
 
 _UNIT_BYTES = {
     "B": 1,
@@ -65,6 +66,10 @@ class Settings:
         mode: ``"eager"`` stores a chunk as soon as it is complete, ``"lazy"`` when
             the device is about to lose it.
         eviction_policy: who goes when room is needed; one of ``EVICTION_POLICIES``.
+        placement: which boundaries get a checkpoint, a set of rules from
+            ``core/placements/sets.py``; one of ``PLACEMENTS``.
+        superseded_first: whether a checkpoint that a deeper one on the same unbranched
+            path has replaced goes before everything else.
         admission: ``"all"``, or ``"second-touch"`` for what an earlier prompt had too.
         chunk_tokens: tokens per chunk; None takes the smallest that fits the model.
         blocks_per_chunk: the same as a multiple of the smallest chunk.
@@ -84,6 +89,8 @@ class Settings:
     host_memory_bytes_per_rank: int | None = None
     mode: str = "eager"
     eviction_policy: str = "lru"
+    placement: str = "geometric"
+    superseded_first: bool = True
     admission: str = "all"
     chunk_tokens: int | None = None
     blocks_per_chunk: int | None = None
@@ -266,6 +273,8 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "mode": ("mode", _one_of("eager", "lazy")),
     "lazy_offload": ("mode", _lazy_switch),
     "eviction_policy": ("eviction_policy", _one_of(*EVICTION_POLICIES)),
+    "placement": ("placement", _one_of(*PLACEMENTS)),
+    "superseded_first": ("superseded_first", _switch),
     "admission": ("admission", _one_of(*ADMISSIONS)),
     "chunk_tokens": ("chunk_tokens", _int_from(1)),
     "block_size": ("chunk_tokens", _int_from(1)),

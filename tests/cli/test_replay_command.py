@@ -88,6 +88,7 @@ def test_the_table_and_three_files(path, capsys, tmp_path):
         (["--system", "ours"], "system='ours'"),
         (["--policy", "fifth"], "eviction_policy='fifth'"),
         (["--mode", "quick"], "mode='quick'"),
+        (["--placement", "fixed,here"], "placement='here'"),
         (["--mode", "lazy", "--device-memory", "0"], "mode=lazy"),
         (["--host-memory", "much"], "host_memory='much'"),
         (["--host-memory", "-3GiB"], "host_memory='-3GiB'"),

@@ -26,6 +26,8 @@ VALID: dict[str, object] = {
     "lazy_offload": False,
     "eviction_policy": "lru",
     "admission": "second-touch",
+    "placement": "prompt-end",
+    "superseded_first": False,
     "chunk_tokens": 512,
     "block_size": 512,
     "blocks_per_chunk": 2,
@@ -39,13 +41,18 @@ VALID: dict[str, object] = {
     "spaced_checkpoint_share": 0.5,
 }
 BYTE_KEYS = [key for key in VALID if "memory" in key or "bytes" in key]
-SWITCH_KEYS = ["lazy_offload", "store_decoded", "offload_prompt_only"]
+SWITCH_KEYS = [
+    "lazy_offload",
+    "store_decoded",
+    "superseded_first",
+    "offload_prompt_only",
+]
 INT_KEYS = [
     key
     for key, value in VALID.items()
     if key not in BYTE_KEYS + SWITCH_KEYS and isinstance(value, int)
 ]
-NAME_KEYS = ["mode", "eviction_policy", "admission"]
+NAME_KEYS = ["mode", "eviction_policy", "placement", "admission"]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +119,8 @@ def test_own_keys_fill_their_settings() -> None:
     extra = {
         "host_memory": "4GiB",
         "mode": "eager",
+        "placement": "fixed",
+        "superseded_first": False,
         "chunk_tokens": 512,
         "min_load_tokens": 64,
         "max_load_tokens": 0,
@@ -122,6 +131,8 @@ def test_own_keys_fill_their_settings() -> None:
     }
     expected = Settings(
         host_memory_bytes=4 * GIB,
+        placement="fixed",
+        superseded_first=False,
         chunk_tokens=512,
         min_load_tokens=64,
         max_load_tokens=0,

@@ -13,10 +13,10 @@ from kvcellar.index.states import TRANSITIONS, State, require
 from kvcellar.layout.host import plan_geometry
 
 
-def make_index(name="gemma", host_bytes=1 << 16):
+def make_index(name="gemma", host_bytes=1 << 16, **options):
     layout = LAYOUTS[name]
     slabs = SlabAllocator(plan_geometry(layout, host_bytes))
-    return Index(HybridRules(layout), slabs, LruPolicy(), LruPolicy())
+    return Index(HybridRules(layout), slabs, LruPolicy(), LruPolicy(), **options)
 
 
 def grow(index, parent, keys, *, ready=True):
@@ -177,6 +177,19 @@ def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     add_checkpoint(index, nodes[3])
     index._evict_one()
     assert nodes[1].checkpoint is not None
+
+
+def test_superseded_checkpoints_may_be_left_in_their_place():
+    """Then they go with their chunks, in the order of leaves like everything else."""
+    index = make_index(superseded_first=False)
+    nodes = grow(index, index.root, keys("abcd"))
+    add_checkpoint(index, nodes[1])
+    add_checkpoint(index, nodes[3])
+    index._evict_one()
+    assert State.GONE is nodes[3].state
+    assert nodes[1].checkpoint is not None
+    assert 0 == index.counters.superseded_checkpoints
+    check_index(index)
 
 
 def test_an_answer_does_not_supersede_the_end_of_its_prompt():

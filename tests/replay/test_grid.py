@@ -50,6 +50,26 @@ def test_cells_come_in_the_order_named():
     ]
 
 
+def test_placements_are_an_axis():
+    """Each is a cell with its own settings; not named, it is the connector's own."""
+    axes = GridAxes((60 * MIB,), (100 * MIB, 0), placements=("fixed", "prompt-end"))
+    found = [
+        (
+            c.host_memory_bytes // MIB,
+            c.choice.placement,
+            c.configuration.settings.placement,
+        )
+        for c in make_cells(axes, fixed())
+    ]
+    assert [
+        (100, "fixed", "fixed"),
+        (100, "prompt-end", "prompt-end"),
+        (0, None, "geometric"),
+    ] == found
+    (own,) = make_cells(GridAxes((60 * MIB,), (100 * MIB,)), fixed())
+    assert "geometric" == own.configuration.settings.placement
+
+
 def test_memory_is_turned_into_what_one_rank_has():
     """Device memory is each GPU's; host memory is the server's, in equal parts."""
     model = fixed("llama-3.1-8b", tensor_parallel=4)
@@ -93,6 +113,7 @@ def test_natives_are_one_cell_each_beside_our_own_choices():
         ({"policies": ("fifth",), "host_memory_bytes": (0,)}, "eviction_policy"),
         ({"modes": ("quick",)}, "mode='quick'"),
         ({"admissions": ("some",)}, "admission"),
+        ({"placements": ("everywhere",)}, "placement='everywhere'"),
         ({"modes": ("lazy",), "device_memory_bytes": (0,)}, "mode=lazy"),
         ({"device_memory_bytes": (1000,)}, "device_memory=1000 holds no block"),
         ({"host_memory_bytes": (MIB,)}, "host memory of 1048576 bytes per rank"),

@@ -159,6 +159,18 @@ def test_policies_differ_in_colour_and_admissions_in_rings(report):
     ]
 
 
+def test_placements_differ_in_colour(report):
+    """Each kind of policy and placement has one."""
+    changes = [("lru", "fixed"), ("lru", "geometric"), ("other", "fixed")]
+    rows = [
+        {**report.rows[1], "policy": policy, "placement": placement}
+        for policy, placement in changes
+    ]
+    family = family_of(rows)
+    assert "lru, fixed, eager" in family.choices
+    assert [0, 1, 2] == [family.style_of(choice)[0] for choice in family.choices]
+
+
 @pytest.mark.parametrize("highest", [0.0, 0.003, 1.0, 7.3, 99.9, 100.0, 12345.0])
 def test_a_linear_axis_reaches_from_zero_past_the_highest_value(highest):
     """With few, equal steps."""

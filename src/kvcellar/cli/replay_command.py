@@ -91,6 +91,11 @@ def _add_grid(parser: argparse.ArgumentParser) -> None:
         help="eviction policies of host memory (default: %(default)s)",
     )
     parser.add_argument(
+        "--placement",
+        metavar="NAME,...",
+        help="which boundaries get a checkpoint (default: as the connector)",
+    )
+    parser.add_argument(
         "--mode",
         metavar="MODE,...",
         default="eager",
@@ -240,6 +245,13 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
     return 0
 
 
+def _if_named(text: str | None, key: str) -> "tuple[str | None, ...]":
+    """What is named; one None leaves it to the connector's default."""
+    from kvcellar.replay.grid import words_of
+
+    return words_of(text, key) if text else (None,)
+
+
 def _request(options: argparse.Namespace) -> "ReplayRequest":
     from kvcellar.replay.grid import GridAxes, sizes_of, words_of
     from kvcellar.replay.grid_request import ModelChoice, ReplayRequest, TraceChoice
@@ -247,7 +259,6 @@ def _request(options: argparse.Namespace) -> "ReplayRequest":
     from kvcellar.replay.readers import Arrivals
     from kvcellar.replay.server import ServerLimits
 
-    named = options.admission
     given = {name: getattr(options, name) for name in COST_OPTIONS}
     return ReplayRequest(
         trace=TraceChoice(
@@ -277,7 +288,8 @@ def _request(options: argparse.Namespace) -> "ReplayRequest":
             systems=words_of(options.system, "system"),
             policies=words_of(options.policy, "policy"),
             modes=words_of(options.mode, "mode"),
-            admissions=words_of(named, "admission") if named else (None,),
+            placements=_if_named(options.placement, "placement"),
+            admissions=_if_named(options.admission, "admission"),
         ),
         costs=CostChoice(
             is_timeless=options.no_time,

@@ -65,7 +65,8 @@ class Offloader:
         self.slabs = SlabAllocator(geometry)
         rules = HybridRules(layout)
         live = make_policy(settings.eviction_policy, rules, geometry.arena_bytes)
-        self.index = Index(rules, self.slabs, live, LruPolicy())
+        first = settings.superseded_first
+        self.index = Index(rules, self.slabs, live, LruPolicy(), superseded_first=first)
         self._adaptive = live if isinstance(live, AdaptivePolicy) else None
         most_chunks = geometry.arena_bytes // max(rules.chunk_bytes, 1)
         self._admission = Admission(settings, most_chunks)

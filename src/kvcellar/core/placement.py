@@ -1,21 +1,21 @@
 """Which boundaries get a checkpoint.
 
-* *End of prompt*: the last boundary inside the prompt, for the next turn. When the
-  prompt ends exactly there, also the one before, since repeating a prompt must
-  recompute its last token. With a drafter also the one before, for its margin, and
-  wherever most of its blocks are shared with the last one's: whoever edits the end
+* *End of prompt*: the last boundary inside the prompt, for the next turn
+  (``placements/prompt_end.py``). With a drafter also the one before, for its margin,
+  and wherever most of its blocks are shared with the last one's: whoever edits the end
   of a prompt then loses a chunk, not everything.
 * *Junction*: where a prompt leaves a known path; whoever shares that far again
   profits.
-* *Spaced*: inside a long prefill, at a half, a quarter, an eighth of it before its last
-  boundary, as many as a byte budget allows. Whoever is the first to leave the path
-  recomputes about as much again as he brings, not everything. A deeper one supersedes
-  them at once, so when memory is short they are the first to go.
+* *Spaced*: inside a long prefill, as many as a byte budget allows
+  (``placements/geometric.py``, ``fixed.py``). A deeper one supersedes them at once, so
+  when memory is short they are the first to go.
 * *Handed over*: what the engine itself keeps. Recurrent state can be copied then and at
   no other time.
-* *End of turn*: boundaries that decoding crosses, at a fixed spacing. They cannot wait
-  for the last token: by then the window may have moved on. Each supersedes the last,
-  but not the end of the prompt: whether a later prompt repeats the answer is not known.
+* *End of turn*: boundaries that decoding crosses, at a fixed spacing
+  (``placements/turn_end.py``). Each supersedes the last, but not the end of the prompt:
+  whether a later prompt repeats the answer is not known.
+
+``placements/sets.py`` names the sets of these that a user can choose.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,9 @@ from dataclasses import dataclass
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
+from kvcellar.core.placements.prompt_end import prompt_ends
+from kvcellar.core.placements.sets import RULE_SETS, RuleSet
+from kvcellar.core.placements.turn_end import turn_ends
 from kvcellar.core.record import RequestRecord
 
 MOST_EXTRA = 0.25  # of a checkpoint's bytes, for a second one a chunk earlier
@@ -40,12 +43,14 @@ class Placement:
         step_back_tokens: how far before the last boundary of a prompt another one is
             kept; 0 for none.
         spaced_per_token: boundaries kept inside a prefill, per token of it.
+        rules: which of the rules apply.
     """
 
     chunk_tokens: int
     decode_tokens: int
     step_back_tokens: int = 0
     spaced_per_token: float = 0.0
+    rules: RuleSet = RULE_SETS["geometric"]
 
     @classmethod
     def for_rules(cls, rules: HybridRules, settings: Settings) -> "Placement":
@@ -59,10 +64,11 @@ class Placement:
             spacing,
             chunk if steps_back else 0,
             _spaced_per_token(rules, settings.spaced_checkpoint_share),
+            RULE_SETS[settings.placement],
         )
 
     def spaced(self, first_token: int, num_prompt_tokens: int) -> tuple[int, ...]:
-        """Boundaries inside a prefill to keep besides those at its end, descending.
+        """Boundaries inside a prefill to keep besides those at its end, ascending.
 
         Args:
             first_token: where the prefill starts; what lies before was loaded or is
@@ -71,14 +77,8 @@ class Placement:
         """
         chunk = self.chunk_tokens
         last = num_prompt_tokens // chunk * chunk
-        length = last - first_token
-        boundaries = []
-        for _ in range(int(length * self.spaced_per_token)):
-            length //= 2
-            if length < chunk:
-                break
-            boundaries.append(last - length // chunk * chunk)
-        return tuple(boundaries)
+        most = int((last - first_token) * self.spaced_per_token)
+        return self.rules.spacing(first_token, last, chunk, most)
 
     def due(
         self,
@@ -91,16 +91,14 @@ class Placement:
         after = record.placed_through
         assert after is not None  # set when the request's first tokens are computed
         chunk = self.chunk_tokens
-        last = num_prompt_tokens // chunk * chunk
-        repeat = (num_prompt_tokens - 1) // chunk * chunk
+        ends = prompt_ends(num_prompt_tokens, chunk, self.step_back_tokens)
         offered = (b for b in handed_over if b % chunk == 0)
-        before = last - self.step_back_tokens
-        candidates = (record.junction, *record.spaced, before, repeat, last, *offered)
+        candidates = [*record.spaced, *ends, *offered]
+        if self.rules.has_junctions:
+            candidates.append(record.junction)
         wanted = {b for b in candidates if after < b <= through}
-        first_decoded = max(after, last) // self.decode_tokens + 1
-        last_decoded = through // self.decode_tokens
-        for step in range(first_decoded, last_decoded + 1):
-            wanted.add(step * self.decode_tokens)
+        if self.rules.has_turn_ends:
+            wanted.update(turn_ends(max(after, ends[-1]), through, self.decode_tokens))
         wanted.discard(0)
         return sorted(wanted)
 

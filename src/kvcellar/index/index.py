@@ -40,6 +40,7 @@ class Index:
         slabs: where cells come from.
         live: order of eviction among leaves that can be resumed at.
         dead: the same for leaves behind the last checkpoint, which go first.
+        superseded_first: whether replaced checkpoints go before these.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Index:
         slabs: SlabAllocator,
         live: EvictionPolicy,
         dead: EvictionPolicy,
+        *,
+        superseded_first: bool = True,
     ) -> None:
         self.rules = rules
         self.cells = CellStore(slabs)
@@ -60,6 +63,7 @@ class Index:
         self.epoch = 0
         self.counters = IndexCounters()
         self._superseded = SupersededCheckpoints()
+        self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
         self.root = Node(b"", None, (), needs_checkpoint=False)
         self.root.state = State.READY
@@ -266,6 +270,8 @@ class Index:
 
         So the end of a prompt stays until another prompt has gone further.
         """
+        if not self._superseded_first:
+            return
         above = self.resume_point(node)
         while above.checkpoint is not None and above.checkpoint.is_decoded:
             self._superseded.add(above)

@@ -29,13 +29,15 @@ class GridAxes:
         device_memory_bytes: KV cache memory of one GPU; 0 keeps nothing.
         host_memory_bytes: of the whole server; 0 for none.
         systems: kvcellar and vLLM's own connectors. What follows is kvcellar's.
-        admissions: (None,) leaves it to the settings' default.
+        placements: (None,) leaves it to the settings' default.
+        admissions: the same.
     """
 
     device_memory_bytes: tuple[int, ...]
     host_memory_bytes: tuple[int, ...]
     systems: tuple[str, ...] = (OURS,)
     policies: tuple[str, ...] = ("lru",)
+    placements: tuple[str | None, ...] = (None,)
     modes: tuple[str, ...] = ("eager",)
     admissions: tuple[str | None, ...] = (None,)
 
@@ -95,7 +97,7 @@ def serving_layout(model: ModelLayout) -> CacheLayout:
 
 
 def make_cells(axes: GridAxes, fixed: GridModel) -> tuple[GridCell, ...]:
-    """All cells: by device memory, host memory, system, policy, admission, mode.
+    """All cells: by device memory, host memory, system, and kvcellar's choices.
 
     Without host memory there is one cell for each size of the device.
 
@@ -132,7 +134,9 @@ def _choices(axes: GridAxes) -> Iterator[Choice]:
 
 
 def _own_choices(axes: GridAxes) -> Iterator[Choice]:
-    named = itertools.product(axes.policies, axes.admissions, axes.modes)
+    named = itertools.product(
+        axes.policies, axes.placements, axes.admissions, axes.modes
+    )
     return itertools.starmap(functools.partial(Choice, OURS), named)
 
 

@@ -15,12 +15,15 @@ class Choice:
         system: ``"kvcellar"``, or vLLM's ``"simple"`` or ``"offloading"`` connector,
             which has none of the settings below.
         policy: eviction policy.
-        admission: what host memory takes; None where the user has not chosen.
+        placement: which boundaries get a checkpoint; None where the user has not
+            chosen.
+        admission: what host memory takes; the same.
         mode: eager or lazy.
     """
 
     system: str | None = None
     policy: str | None = None
+    placement: str | None = None
     admission: str | None = None
     mode: str | None = None
 
@@ -31,7 +34,6 @@ class Choice:
 
     def extra_config(self) -> dict[str, str | None]:
         """The settings under the names of kvcellar's connector."""
-        extra = {"eviction_policy": self.policy, "mode": self.mode}
-        return (
-            extra if self.admission is None else {**extra, "admission": self.admission}
-        )
+        optional = {"placement": self.placement, "admission": self.admission}
+        given = {name: value for name, value in optional.items() if value is not None}
+        return {"eviction_policy": self.policy, "mode": self.mode, **given}

@@ -142,6 +142,11 @@ _CELL = (
     ),
     Column("policy", "kvcellar's eviction policy", _of_choice("policy")),
     Column(
+        "placement",
+        "where kvcellar keeps checkpoints, where it was chosen",
+        _of_choice("placement"),
+    ),
+    Column(
         "admission",
         "what kvcellar takes, where it was chosen",
         _of_choice("admission"),

@@ -52,20 +52,20 @@ class Family:
         return _NAMES[self.x_name]
 
     def style_of(self, choice: str) -> tuple[int, bool, bool]:
-        """Colour by policy or connector, dashes if lazy, rings for other admissions."""
+        """Colour by kind, dashes if lazy, rings for other admissions."""
         row = next(row for row in self.rows if choice_text(row) == choice)
-        kinds = list(dict.fromkeys(_kind(r) for r in self.rows if _kind(r)))
+        kinds = list(dict.fromkeys(_kind(r) for r in self.rows if r["system"]))
         admissions = list(
             dict.fromkeys(r["admission"] for r in self.rows if r["policy"])
         )
-        colour = kinds.index(_kind(row)) if _kind(row) else 0
+        colour = kinds.index(_kind(row)) if row["system"] else 0
         is_hollow = row["policy"] is not None and admissions.index(row["admission"]) > 0
         return colour % NUM_COLOURS, row["mode"] == "lazy", is_hollow
 
 
-def _kind(row: Row) -> Value:
-    """What a colour stands for: a policy of kvcellar, or one of vLLM's connectors."""
-    return row["policy"] or row["system"]
+def _kind(row: Row) -> tuple[Value, ...]:
+    """What a colour stands for: policy and placement, or one of vLLM's connectors."""
+    return row["system"], row["policy"], row["placement"]
 
 
 def family_of(rows: Sequence[Row]) -> Family:

@@ -7,7 +7,7 @@ from kvcellar.replay.report.svg import element, text_in
 from kvcellar.replay.report.words import memory_text, number, plain_text
 
 _MEMORIES = ("device_memory_bytes", "host_memory_bytes")
-_WORDS = ("system", "policy", "admission", "mode")
+_WORDS = ("system", "policy", "placement", "admission", "mode")
 
 
 def table_of(rows: Sequence[Row], columns: Sequence[Column]) -> str:

@@ -138,8 +138,9 @@ def _naming_columns(rows: Sequence[Row]) -> tuple[_TextColumn, ...]:
         _name("policy", "policy"),
         _name("mode", "mode"),
     ]
-    if any(row["admission"] is not None for row in rows):
-        columns.insert(3, _name("admission", "admission"))
+    for name in ("admission", "placement"):
+        if any(row[name] is not None for row in rows):
+            columns.insert(3, _name(name, name))
     if any(map(is_native, rows)):
         columns.insert(2, _name("system", "system"))
     return tuple(columns)

@@ -61,7 +61,7 @@ def choice_text(row: Row) -> str:
     """How host memory is run; empty where there is none."""
     if is_native(row):
         return f"vLLM's {row['system']}"
-    parts = (row["policy"], row["admission"], row["mode"])
+    parts = (row["policy"], row["placement"], row["admission"], row["mode"])
     return ", ".join(str(part) for part in parts if part is not None)
 
 

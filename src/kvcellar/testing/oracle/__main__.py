@@ -15,7 +15,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from kvcellar.config import ADMISSIONS, EVICTION_POLICIES
+from kvcellar.config import ADMISSIONS, EVICTION_POLICIES, PLACEMENTS
 from kvcellar.errors import ConfigError
 from kvcellar.testing.oracle import record
 from kvcellar.testing.oracle.figures import OracleFigures
@@ -46,6 +46,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hash-divisor", type=int, help="hashes per block")
     parser.add_argument("--policy", choices=EVICTION_POLICIES)
     parser.add_argument("--admission", choices=ADMISSIONS)
+    parser.add_argument("--placement", choices=PLACEMENTS)
     for name, help_text in (
         ("--host-prompts", "long prompts that host memory holds"),
         ("--device-prompts", "long prompts that the device holds"),
@@ -120,6 +121,7 @@ def options_of(
         hash_divisor=arguments.hash_divisor,
         eviction_policy=arguments.policy,
         admission=arguments.admission,
+        placement=arguments.placement,
     )
 
 

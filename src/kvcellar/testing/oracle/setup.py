@@ -7,7 +7,7 @@ from typing import Any
 from vllm.config import KVTransferConfig
 
 from kvcellar.attention.hybrid import HybridRules
-from kvcellar.config import ADMISSIONS, EVICTION_POLICIES
+from kvcellar.config import ADMISSIONS, EVICTION_POLICIES, PLACEMENTS
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
 from kvcellar.testing.oracle.layouts import OracleLayout, build
 from kvcellar.testing.oracle.oracle import Oracle
@@ -32,6 +32,8 @@ class OracleOptions:
         hash_divisor: prefix hashes per greatest common block of the groups.
         eviction_policy: one of ``config.EVICTION_POLICIES``.
         admission: one of ``config.ADMISSIONS``.
+        placement: one of ``config.PLACEMENTS``.
+        superseded_first: whether replaced checkpoints go before everything else.
     """
 
     layout: str
@@ -47,6 +49,8 @@ class OracleOptions:
     hash_divisor: int = 1
     eviction_policy: str = "lru"
     admission: str = "all"
+    placement: str = "geometric"
+    superseded_first: bool = True
 
 
 def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
@@ -66,6 +70,8 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         "hash_divisor": rng.choice([1, 1, 2]),
         "eviction_policy": rng.choice(["lru", "lru", *EVICTION_POLICIES]),
         "admission": rng.choice(["all", "all", "all", *ADMISSIONS]),
+        "placement": rng.choice(["geometric", "geometric", *PLACEMENTS]),
+        "superseded_first": rng.random() < 0.8,
     }
     if choices["hash_divisor"] > 1:
         # A hit inside a block takes blocks beside its own, to copy from. With a device
@@ -86,6 +92,8 @@ def make_oracle(options: OracleOptions) -> Oracle:
             "mode": options.mode,
             "eviction_policy": options.eviction_policy,
             "admission": options.admission,
+            "placement": options.placement,
+            "superseded_first": options.superseded_first,
         },
         device_prompts=options.device_prompts,
         async_scheduling=options.async_scheduling,
