@@ -105,7 +105,7 @@ FAULTS = (
     Fault(
         "head-first eviction",
         "index/index.py",
-        "            and not node.children\n",
+        "            and node.is_leaf\n",
         "",
     ),
     Fault(

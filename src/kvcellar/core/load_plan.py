@@ -1,5 +1,7 @@
 """Which host blocks go into which device blocks to resume a request at a node."""
 
+import itertools
+
 from kvcellar.core.actions import BlockCopies
 from kvcellar.core.events import BlockTables
 from kvcellar.index.index import Index
@@ -25,6 +27,8 @@ def plan_load(
 
 
 class _LoadPlan:
+    """Copies in the making; a long prompt has thousands of chunks to go through."""
+
     def __init__(self, index: Index, local_tokens: int, tables: BlockTables) -> None:
         self._index = index
         self._layout = index.rules.layout
@@ -34,19 +38,19 @@ class _LoadPlan:
         self.is_short = False
 
     def add_chunks(self, node: Node) -> None:
+        first_depth = self._local_tokens // self._index.chunk_tokens
         path = []
-        while self._index.boundary(node) > self._local_tokens:
-            path.append(node)
+        while node.depth > first_depth:
+            path.append(node.cells)
             assert node.parent is not None
             node = node.parent
-        for chunk in reversed(path):
-            for position, cell in zip(
-                self._layout.chunk_positions, chunk.cells, strict=True
-            ):
-                num_blocks = self._layout.blocks_per_cell(position)
-                first = (chunk.depth - 1) * num_blocks
-                for j in range(num_blocks):
-                    self._add(position, first + j, cell.number * num_blocks + j)
+        path.reverse()
+        for place, position in enumerate(self._index.rules.chunk_positions):
+            num_blocks = self._layout.blocks_per_cell(position)
+            numbers = [cells[place].number * num_blocks for cells in path]
+            if num_blocks > 1:
+                numbers = [n + i for n in numbers for i in range(num_blocks)]
+            self._add(position, first_depth * num_blocks, numbers)
 
     def add_checkpoint(self, node: Node) -> None:
         if node.checkpoint is None:
@@ -54,17 +58,19 @@ class _LoadPlan:
         cells = iter(node.checkpoint.cells)
         boundary = self._index.boundary(node)
         for position, blocks in self._index.rules.checkpoint_blocks(boundary):
-            for block in blocks:
-                self._add(position, block, next(cells).number)
+            numbers = [cell.number for cell in itertools.islice(cells, len(blocks))]
+            self._add(position, blocks.start, numbers)
 
-    def _add(self, position: int, block: int, host_block: int) -> None:
+    def _add(self, position: int, first: int, host_blocks: list[int]) -> None:
+        """Copy consecutive blocks of a group, the one numbered ``first`` first."""
         group = self._layout.groups[position]
-        if block * group.tokens_per_block < self._local_tokens:
-            return
-        device_block = self._tables.block_id(group.group_id, block)
-        if not device_block:
+        end = first + len(host_blocks)
+        wanted = max(first, -(-self._local_tokens // group.tokens_per_block))
+        block_id, group_id = self._tables.block_id, group.group_id
+        device_blocks = [block_id(group_id, block) for block in range(wanted, end)]
+        if 0 in device_blocks:
             self.is_short = True
             return
         copies = self.copies[position]
-        copies.device_blocks.append(device_block)
-        copies.host_blocks.append(host_block)
+        copies.device_blocks += device_blocks
+        copies.host_blocks += host_blocks[wanted - first :]

@@ -61,7 +61,7 @@ def _check_resume_point(index: Index, node: Node, resumes_at: dict[Node, Node]) 
 
 
 def _check_evictable(index: Index, node: Node) -> None:
-    may_go = node.state is State.READY and not node.pins and not node.children
+    may_go = node.state is State.READY and not node.pins and node.is_leaf
     offered = _is_offered(index, node)
     _require(may_go == offered, node, f"{may_go=} but {offered=}")
 

@@ -153,7 +153,7 @@ class Index:
         node.pins = 1
         if self._ghosts is not None and (past := self._ghosts.returns(key)):
             node.remember(past)
-        parent.children.add(node)
+        parent.adopt(node)
         if not parent.pins:  # a pinned node is in nobody's order
             self._remove_from_policies(parent)
         self.nodes[key] = node
@@ -314,7 +314,7 @@ class Index:
         if (
             node.state is State.READY
             and node.pins == 0
-            and not node.children
+            and node.is_leaf
             and node.parent is not None
         ):
             is_dead = node.checkpoint is None and node.needs_checkpoint
@@ -405,7 +405,7 @@ class Index:
 
     def _unlink(self, node: Node) -> None:
         assert node.parent is not None
-        node.parent.children.discard(node)
+        node.parent.disown(node)
         del self.nodes[node.key]
         self._remove_from_policies(node)
 
@@ -415,6 +415,7 @@ class Index:
 
     def _free(self, node: Node) -> None:
         node.move_to(State.GONE)
+        node.resume = self.root  # often itself: a cycle would outlive its last use
         if node.checkpoint is not None:
             self._drop_checkpoint(node)
         self.cells.release(node.cells)

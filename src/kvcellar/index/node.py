@@ -1,4 +1,10 @@
-"""A node: one chunk of a known prefix, and the checkpoint at its end."""
+"""A node: one chunk of a known prefix, and the checkpoint at its end.
+
+Host memory may hold millions of chunks, most of them with one child. So children are
+linked to each other, newest first, instead of being held in a set of their own.
+"""
+
+from collections.abc import Iterator
 
 from kvcellar.index.cells import Cell
 from kvcellar.index.evictable import Evictable
@@ -41,9 +47,11 @@ class Node(Evictable):
     """
 
     __slots__ = (
+        "_first_child",
+        "_newer",
+        "_older",
         "cells",
         "checkpoint",
-        "children",
         "key",
         "needs_checkpoint",
         "parent",
@@ -69,7 +77,9 @@ class Node(Evictable):
         self.cells = cells
         self.checkpoint: Checkpoint | None = None
         self.needs_checkpoint = needs_checkpoint
-        self.children: set[Node] = set()
+        self._first_child: Node | None = None
+        self._newer: Node | None = None
+        self._older: Node | None = None
         self.pins = 0
         self.resume: Node = self if parent is None else parent.resume
         self.state = State.STORING
@@ -77,6 +87,43 @@ class Node(Evictable):
     def move_to(self, state: State) -> None:
         """Change state, as the table allows."""
         self.state = require(self.state, state)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether nothing hangs below it."""
+        return self._first_child is None
+
+    @property
+    def children(self) -> "Iterator[Node]":
+        """Nodes that hang below it, newest first; none may come or go meanwhile."""
+        child = self._first_child
+        while child is not None:
+            yield child
+            child = child._older
+
+    @property
+    def only_child(self) -> "Node | None":
+        """Its child, if it has exactly one."""
+        child = self._first_child
+        return None if child is None or child._older is not None else child
+
+    def adopt(self, child: "Node") -> None:
+        """``child``, whose parent this is, hangs below it from now on."""
+        first = child._older = self._first_child
+        if first is not None:
+            first._newer = child
+        self._first_child = child
+
+    def disown(self, child: "Node") -> None:
+        """``child`` no longer hangs below it."""
+        newer, older = child._newer, child._older
+        if newer is None:
+            self._first_child = older
+        else:
+            newer._older = older
+        if older is not None:
+            older._newer = newer
+        child._newer = child._older = None
 
     @property
     def is_resumable(self) -> bool:

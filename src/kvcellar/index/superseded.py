@@ -35,8 +35,9 @@ class SupersededCheckpoints:
 
 def _is_replaced(node: Node) -> bool:
     """Whether the only path down leads to another resume point."""
-    while len(node.children) == 1:
-        (node,) = node.children
-        if node.checkpoint is not None:
-            return node.is_resumable
+    child = node.only_child
+    while child is not None:
+        if child.checkpoint is not None:
+            return child.is_resumable
+        child = child.only_child
     return False

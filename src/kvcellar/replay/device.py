@@ -129,7 +129,7 @@ class DeviceCache:
         is_new = node is None
         if node is None:
             node = self.nodes[key] = DeviceNode(key, parent)
-            parent.children.add(node)
+            parent.adopt(node)
         self.pin(node)
         self.unpin(parent, parent.last_use)
         return node, is_new
@@ -172,7 +172,7 @@ class DeviceCache:
         while node.num_active == 0 and node is not self.root:
             self._num_active_nodes -= 1
             parent = self._parent(node)
-            if not node.children:
+            if node.is_leaf:
                 self._leaves.add(node)
             node = parent
             node.num_active -= 1
@@ -193,12 +193,12 @@ class DeviceCache:
             self.on_evict(leaf, now, is_tail=False)
         self._leaves.remove(leaf)
         parent = self._parent(leaf)
-        parent.children.discard(leaf)
+        parent.disown(leaf)
         del self.nodes[leaf.key]
         self.num_free += self.rows_per_chunk
         self.evicted_chunks += 1
         parent.last_use = max(parent.last_use, leaf.last_use)
-        if not parent.children and parent.num_active == 0:
+        if parent.is_leaf and parent.num_active == 0:
             self._leaves.add(parent)
 
     def _drop_tail(self, node: DeviceNode, now: float) -> None:
