@@ -4,11 +4,14 @@ Host memory may hold millions of chunks, most of them with one child. So childre
 linked to each other, newest first, instead of being held in a set of their own.
 """
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kvcellar.index.cells import Cell
 from kvcellar.index.evictable import Evictable
 from kvcellar.index.states import State, require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Checkpoint:

@@ -1,7 +1,9 @@
 """kvcellar's own format: what is written comes back."""
 
+import itertools
 import json
 from array import array
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -101,9 +103,37 @@ def test_a_bad_header_is_never_skipped(trace_file, change, message):
         open_trace(path, format="kvcellar-events", skip_bad=True)
 
 
-def test_another_block_size_than_recorded_is_refused(trace_file):
-    """Ids of four tokens cannot be read as ids of eight."""
+@pytest.mark.parametrize("size", [2, 6])
+def test_a_block_size_that_the_ids_cannot_give_is_refused(trace_file, size):
+    """Blocks of four tokens cannot be cut, nor joined to six."""
     path = trace_file(HEADER, LINE)
-    with pytest.raises(ConfigError, match="blocks of 4 tokens"):
-        open_trace(path, block_tokens=8)
+    with pytest.raises(ConfigError, match="blocks of 4 tokens: leave it out, or"):
+        open_trace(path, block_tokens=size)
     assert 4 == open_trace(path, block_tokens=4).block_tokens
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=30),
+    st.lists(st.integers(0, 12), min_size=30, max_size=30),
+    st.integers(1, 5),
+)
+def test_joined_blocks_are_those_that_end_at_multiples(
+    tmp_path_factory, lengths, outputs, num_joined
+):
+    """An id of a longer block is that of the short one at its end, in answers too."""
+    found, fresh = [], itertools.count()
+    for length, output in zip(lengths, outputs, strict=False):
+        ids = array("q", itertools.islice(fresh, length + output))
+        request = TraceRequest(0.0, 4 * length + 3, 4 * output, ids[:length])
+        found.append(replace(request, output_blocks=ids[length:]))
+    path = tmp_path_factory.mktemp("log") / "trace.jsonl"
+    write_trace(path, Trace(4, found))
+    trace = open_trace(path, block_tokens=4 * num_joined)
+    assert 4 * num_joined == trace.block_tokens
+    for request, joined in zip(found, trace.requests, strict=True):
+        whole = request.blocks + request.output_blocks
+        assert whole[num_joined - 1 :: num_joined] == (
+            joined.blocks + joined.output_blocks
+        )
+        most = request.num_prompt_tokens // (4 * num_joined)
+        assert most == len(joined.blocks)

@@ -169,8 +169,8 @@ def test_a_bad_batch_is_refused_or_left_out_whole(trace_file, bad):
 
 
 def test_the_block_size_is_that_of_the_events(trace_file):
-    """Another one than the events' own is refused."""
+    """One that is no multiple of the events' own is refused."""
     path = trace_file(json.dumps([0.0, [stored([1])]]))
     assert 16 == open_trace(path, block_tokens=16).block_tokens
     with pytest.raises(ConfigError, match="blocks of 16 tokens"):
-        open_trace(path, block_tokens=32)
+        open_trace(path, block_tokens=24)

@@ -167,5 +167,7 @@ def test_one_block_size_holds_for_the_whole_trace(trace_file):
     path = trace_file(session("a", request(0, [1])), odd)
     with pytest.raises(TraceError, match="block_size is 32, expected 64"):
         read(path)
-    with pytest.raises(ConfigError, match="blocks of 64 tokens: leave it out"):
+    with pytest.raises(
+        ConfigError, match="blocks of 64 tokens: leave it out, or give a multiple"
+    ):
         open_trace(path, block_tokens=16)

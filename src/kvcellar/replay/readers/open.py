@@ -64,7 +64,8 @@ def open_trace(
         skip_bad: leave out records that cannot be read and count them in the trace.
         tokenizer: for text: name or folder of a tokenizer of the transformers package,
             from local files; None counts bytes of UTF-8 as tokens.
-        block_tokens: tokens per prefix id; None takes what the format or file says.
+        block_tokens: tokens per prefix id; None takes what the format or file says, a
+            multiple of that joins blocks.
         arrivals: what to assume about arrival times.
 
     Raises:
@@ -132,7 +133,10 @@ class _Collector:
         self._store.settle(
             self._settings.arrivals, is_absolute=self._reader.is_absolute
         )
-        return Trace(self._reader.block_tokens, self._store, self._num_skipped)
+        num_joined = self._settings.num_joined(self._reader.block_tokens)
+        self._store.join_blocks(num_joined)
+        block_tokens = self._reader.block_tokens * num_joined
+        return Trace(block_tokens, self._store, self._num_skipped)
 
 
 def _recognise(record: Record) -> _Format:

@@ -15,7 +15,9 @@ class ReadSettings:
     """What the user wants of a reader.
 
     Attributes:
-        block_tokens: tokens per prefix id; None takes the format's own.
+        block_tokens: tokens per prefix id; None takes the format's own. A multiple of
+            what a trace states joins its blocks: fewer places at which prompts can be
+            told apart, and that much less to play.
         tokenizer: name or folder of a tokenizer for text; None counts bytes as tokens.
         arrivals: what to assume about arrival times.
     """
@@ -39,14 +41,18 @@ class ReadSettings:
         """Take the block size that a trace states about itself.
 
         Raises:
-            ConfigError: the user asked for another one, which the ids cannot give.
+            ConfigError: the user asked for one which the ids cannot give.
         """
-        if self.block_tokens not in (None, recorded):
+        if self.block_tokens is not None and self.block_tokens % recorded:
             raise ConfigError(
                 f"block_tokens is {self.block_tokens}, but the trace was recorded with "
-                f"blocks of {recorded} tokens: leave it out"
+                f"blocks of {recorded} tokens: leave it out, or give a multiple"
             )
         return recorded
+
+    def num_joined(self, recorded: int) -> int:
+        """How many blocks of a trace, accepted before, are played as one."""
+        return 1 if self.block_tokens is None else self.block_tokens // recorded
 
 
 class FormatReader(Protocol):

@@ -29,6 +29,7 @@ class StoredRequests:
         self._output_blocks: list[Packed] = []
         self._sessions: list[str] = []
         self._order: Ids | None = None
+        self._num_joined = 1
 
     def add(self, request: TraceRequest) -> None:
         """Take one request; its time may be `NO_TIME` or out of order for now."""
@@ -45,17 +46,27 @@ class StoredRequests:
         self._order, ordered = settle(recorded, arrivals, is_absolute=is_absolute)
         self._seconds = array("d", ordered.tobytes())
 
+    def join_blocks(self, num_joined: int) -> None:
+        """Give only every so many-th id: it stands for the prefix that ends there."""
+        self._num_joined = num_joined
+
     def __len__(self) -> int:
         return len(self._sessions)
 
     def __iter__(self) -> Iterator[TraceRequest]:
         order = range(len(self)) if self._order is None else self._order
+        step = self._num_joined
         for seconds, place in zip(self._seconds, order, strict=True):
+            blocks = unpack(self._blocks[place])
+            output_blocks = unpack(self._output_blocks[place])
+            if step > 1:
+                output_blocks = output_blocks[-(len(blocks) + 1) % step :: step]
+                blocks = blocks[step - 1 :: step]
             yield TraceRequest(
                 seconds,
                 self._num_prompt_tokens[place],
                 self._num_output_tokens[place],
-                unpack(self._blocks[place]),
-                unpack(self._output_blocks[place]),
+                blocks,
+                output_blocks,
                 self._sessions[place],
             )
