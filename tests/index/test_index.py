@@ -1,5 +1,7 @@
 """The prefix tree: closure, eviction order, resume points, references."""
 
+import gc
+
 import pytest
 from layouts import LAYOUTS
 
@@ -233,6 +235,29 @@ def test_reset_waits_for_jobs_and_publishes_none_of_them():
     assert {} == index.nodes
     assert index.reset()
     assert 0 == index.cells.slabs.used_bytes
+
+
+@pytest.mark.parametrize("name", ["full", "gemma"])
+def test_what_has_gone_is_freed_without_a_search_for_cycles(name):
+    """Chunks point at themselves and at each other only while they are there."""
+    index = make_index(name)
+    for node in (index.root, grow(index, index.root, keys("ab"))[-1]):
+        for first in "cd":
+            end = grow(
+                index, node, [node.key + first.encode() + k for k in keys("xyz")]
+            )[-1]
+            if end.needs_checkpoint:
+                add_checkpoint(index, end)
+    del node, end
+    gc.collect()
+    gc.disable()
+    try:
+        assert all(index._evict_one() for _ in range(5))
+        index.reset()
+        assert not index.nodes
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()
 
 
 def test_states_change_only_as_the_table_says():

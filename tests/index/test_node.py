@@ -1,0 +1,38 @@
+"""Nodes and their children."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcellar.index.node import Node
+
+
+def make_node(parent=None):
+    return Node(b"", parent, (), needs_checkpoint=False)
+
+
+@given(st.lists(st.integers(-8, 8), max_size=40))
+def test_children_are_a_set_that_knows_its_order(steps):
+    """Any coming and going leaves those who came and have not gone, newest first."""
+    parent, expected = make_node(), []
+    for step in steps:
+        if step >= 0 or not expected:
+            child = make_node(parent)
+            parent.adopt(child)
+            expected.insert(0, child)
+        else:
+            parent.disown(expected.pop(step % len(expected)))
+        assert expected == list(parent.children)
+        assert (not expected) == parent.is_leaf
+        only = expected[0] if len(expected) == 1 else None
+        assert only is parent.only_child
+
+
+def test_a_child_that_was_disowned_can_be_adopted_again():
+    """Nothing of its old neighbours comes along."""
+    first, second, child = make_node(), make_node(), make_node()
+    for node in (make_node(), child, make_node()):
+        first.adopt(node)
+    first.disown(child)
+    second.adopt(child)
+    assert [child] == list(second.children)
+    assert 2 == len(list(first.children))
