@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from kvcellar.demo.client import Completion
-from kvcellar.demo.metrics import Samples, parse_metrics
+from kvcellar.demo.metrics import TRANSFER_BYTES, Samples, parse_metrics
 
 BLOCK_TOKENS = 32
 
@@ -75,8 +75,8 @@ class FakeEngine:
         ]
         if self.counts_bytes:
             lines += [
-                f"kvcellar_stored_bytes_total {100 * len(self._host)}",
-                f"kvcellar_loaded_bytes_total {self._loaded_bytes}",
+                f'{TRANSFER_BYTES}{{direction="store"}} {100 * len(self._host)}',
+                f'{TRANSFER_BYTES}{{direction="load"}} {self._loaded_bytes}',
             ]
         return parse_metrics("\n".join(lines))
 

@@ -77,4 +77,4 @@ def test_syv_ai_qwen38_33_what_is_stored_is_matched_whatever_its_format(engine, 
     run.ask(tokens)
     run.drop_device()
     assert 160 == run.ask(tokens).loaded_tokens
-    assert counted(run, "kvcellar_stored_chunks_total") == 10
+    assert 10 == counted(run, 'kvcellar_stores_total{kind="chunk"}')

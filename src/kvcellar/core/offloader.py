@@ -133,6 +133,8 @@ class Offloader:
         record.is_observed = True
         keys = ChunkKeys(event.hashes, self.index.hashes_per_chunk, limit)
         record.num_admitted = self._admission.admit(keys)
+        if record.num_admitted is not None:
+            self.counters.unadmitted_requests += record.num_admitted < limit
         if self._adaptive is not None:
             num_local = event.local_tokens // self.layout.chunk_tokens
             self._adaptive.observe(keys, num_local, now)
@@ -169,6 +171,7 @@ class Offloader:
             record.num_strikes += 1
             return [actions.LoadRefused(event.request_id)]
         record.promise = None  # its pin is the job's from here on
+        node.is_loaded = True
         self.index.touch(node, now)
         self.counters.loaded_tokens += event.external_tokens
         job_id = self._start(LoadRecord(event.request_id, node))

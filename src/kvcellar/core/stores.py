@@ -57,7 +57,9 @@ class EagerStores:
         through = min(self.index.boundary(record.tip), event.computed_tokens)
         for boundary in self.due(record, event, through):
             node = self.index.nodes[event.hashes[boundary // self.hash_tokens - 1]]
-            if node.checkpoint is None and node.needs_checkpoint:
+            if node.checkpoint is not None:
+                self.counters.held_checkpoints += 1
+            elif node.needs_checkpoint:
                 is_decoded = boundary > event.num_prompt_tokens
                 plan.add_checkpoint(node, is_decoded=is_decoded)
         return plan

@@ -6,8 +6,7 @@ Source: Prometheus documentation, "Exposition formats", text-based format.
 import re
 from dataclasses import dataclass
 
-STORED_BYTES = "kvcellar_stored_bytes_total"
-LOADED_BYTES = "kvcellar_loaded_bytes_total"
+TRANSFER_BYTES = "kvcellar_transfer_bytes_sum"
 
 # Source: vLLM 0.32, v1/metrics/stats.py, ``PromptTokenStats``; the three add up to all.
 _TOKENS_BY_SOURCE = "vllm:prompt_tokens_by_source_total"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvcellar.demo.client import Client, Completion
-from kvcellar.demo.metrics import LOADED_BYTES, STORED_BYTES, TokenSources
+from kvcellar.demo.metrics import TRANSFER_BYTES, TokenSources
 from kvcellar.demo.script import (
     ANSWER_TOKENS,
     Conversation,
@@ -64,8 +64,8 @@ def play(
             played.sources[question.kind] = so_far + spent
             played.answers.append(Answer(question, completion))
     samples = client.metrics()
-    played.stored_bytes = samples.total(STORED_BYTES)
-    played.loaded_bytes = samples.total(LOADED_BYTES)
+    played.stored_bytes = samples.total(TRANSFER_BYTES, direction="store")
+    played.loaded_bytes = samples.total(TRANSFER_BYTES, direction="load")
     return played
 
 

@@ -80,6 +80,7 @@ def _check_references(index: Index) -> None:
     for cell, count in held.items():
         if cell.refs != count:
             raise InvariantError(f"{cell!r} is held {count} times")
+    _check_counts(index)
     classes = range(len(index.rules.layout.groups))
     used = {
         index.cells.slabs.geometry.class_of[p]: index.cells.slabs.num_used(p)
@@ -90,3 +91,17 @@ def _check_references(index: Index) -> None:
     for key, cell in index.cells.shared.items():
         if cell not in held or cell.share_key != key:
             raise InvariantError(f"{cell!r} is shared under {key!r} but not held")
+
+
+def _check_counts(index: Index) -> None:
+    """The running counts are what a count finds."""
+    nodes = (*index.nodes.values(), *index.detached)
+    counted = (
+        sum(node.checkpoint is not None for node in nodes),
+        sum(node.pins > 0 for node in nodes),
+    )
+    running = (index.num_checkpoints, index.num_pinned_chunks)
+    if counted != running:
+        raise InvariantError(
+            f"(checkpoints, pinned chunks) are {counted}, not {running}"
+        )

@@ -15,6 +15,7 @@ class IndexCounters:
         superseded_checkpoints: of these, those that a deeper one had replaced.
         borrowed_checkpoints: resume points made of what their neighbours hold.
         dead_chunks: of the chunks, those behind their path's last checkpoint.
+        unused_chunks: of the chunks, those that had never been loaded.
     """
 
     evicted_chunks: int = 0
@@ -22,9 +23,11 @@ class IndexCounters:
     superseded_checkpoints: int = 0
     borrowed_checkpoints: int = 0
     dead_chunks: int = 0
+    unused_chunks: int = 0
 
     def count_leaf(self, node: Node, *, is_dead: bool) -> None:
         """Count a leaf that is about to be evicted."""
         self.evicted_chunks += 1
         self.dead_chunks += is_dead
+        self.unused_chunks += not node.is_loaded
         self.evicted_checkpoints += node.checkpoint is not None

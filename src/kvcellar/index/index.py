@@ -41,6 +41,10 @@ class Index:
         live: order of eviction among leaves that can be resumed at.
         dead: the same for leaves behind the last checkpoint, which go first.
         superseded_first: whether replaced checkpoints go before these.
+
+    Attributes:
+        nodes: chunks that can be found, by key.
+        num_checkpoints: held now.
     """
 
     def __init__(
@@ -62,6 +66,8 @@ class Index:
         self.detached: set[Node] = set()
         self.epoch = 0
         self.counters = IndexCounters()
+        self.num_checkpoints = 0
+        self._num_pinned = 0  # the root included
         self._superseded = SupersededCheckpoints()
         self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
@@ -151,6 +157,7 @@ class Index:
         needs_checkpoint = self.rules.needs_checkpoint(boundary)
         node = Node(key, parent, cells, needs_checkpoint=needs_checkpoint)
         node.pins = 1
+        self._num_pinned += 1
         if self._ghosts is not None and (past := self._ghosts.returns(key)):
             node.remember(past)
         parent.adopt(node)
@@ -165,6 +172,7 @@ class Index:
         """Hang a checkpoint that is being stored on ``node``; the job pins the node."""
         self.pin(node)
         node.checkpoint = Checkpoint(cells, is_decoded=is_decoded)
+        self.num_checkpoints += 1
         return node.checkpoint
 
     def share_key(
@@ -201,6 +209,7 @@ class Index:
         node.checkpoint.move_to(State.STORED)
         self._make_resumable(node, node.checkpoint)
         self.counters.borrowed_checkpoints += 1
+        self.num_checkpoints += 1
         if not node.pins:
             self._remove_from_policies(node)
             self._settle(node)
@@ -286,12 +295,14 @@ class Index:
         """Forbid eviction of ``node``, and so of its ancestors."""
         node.pins += 1
         if node.pins == 1:
+            self._num_pinned += 1
             self._remove_from_policies(node)
 
     def unpin(self, node: Node) -> None:
         """Undo one ``pin``; the last one may make the node evictable or end it."""
         node.pins -= 1
         if node.pins == 0:
+            self._num_pinned -= 1
             if node.state is State.EVICTING:
                 self._finish_detached(node)
             else:
@@ -308,6 +319,11 @@ class Index:
         if self._ghosts is not None:
             node.count_use(now)
             self.live.touch(node)
+
+    @property
+    def num_pinned_chunks(self) -> int:
+        """Chunks that requests and jobs hold now."""
+        return self._num_pinned - bool(self.root.pins)
 
     def _settle(self, node: Node) -> None:
         """Offer ``node`` for eviction if it is a ready, unpinned leaf."""
@@ -372,11 +388,13 @@ class Index:
         checkpoint, node.checkpoint = node.checkpoint, None
         assert checkpoint is not None
         checkpoint.move_to(State.GONE)
+        self.num_checkpoints -= 1
         self.cells.release(checkpoint.cells)
 
     def _drop_leaf(self, node: Node) -> None:
         parent = node.parent
         assert parent is not None
+        parent.is_loaded |= node.is_loaded
         self._unlink(node)
         self._free(node)
         if self._ghosts is None:

@@ -43,6 +43,7 @@ class Node(Evictable):
         depth: chunks from the root; the node ends at ``depth * chunk_tokens``.
         cells: one per append-only group; all of them or the node does not exist.
         needs_checkpoint: whether resuming at its end reads anything besides chunks.
+        is_loaded: whether it, or a descendant that left, was ever loaded.
         pins: holders that forbid eviction.
         last_use: time of the last use of this node or of a descendant that left.
         resume: a node at or above this one, from which resume points are searched
@@ -55,6 +56,7 @@ class Node(Evictable):
         "_older",
         "cells",
         "checkpoint",
+        "is_loaded",
         "key",
         "needs_checkpoint",
         "parent",
@@ -83,6 +85,7 @@ class Node(Evictable):
         self._first_child: Node | None = None
         self._newer: Node | None = None
         self._older: Node | None = None
+        self.is_loaded = False
         self.pins = 0
         self.resume: Node = self if parent is None else parent.resume
         self.state = State.STORING

@@ -15,7 +15,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from kvcellar.integrations.vllm.messages import CellarMetadata, WorkerReport
-from kvcellar.integrations.vllm.stats import CellarPromMetrics, CellarStats
+from kvcellar.integrations.vllm.prometheus import CellarPromMetrics
+from kvcellar.integrations.vllm.stats import CellarStats
 
 if TYPE_CHECKING:
     import torch

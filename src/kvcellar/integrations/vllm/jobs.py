@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvcellar.core import actions
+from kvcellar.integrations.vllm.in_flight import InFlight
 from kvcellar.integrations.vllm.messages import CellarMetadata, WorkerReport
 from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
 
@@ -37,6 +38,7 @@ class Jobs:
     Attributes:
         device_blocks: the engine's block pool; None until it is bound.
         num_overtaken: jobs that a step had to wait for, since start.
+        in_flight: how much is under way.
     """
 
     def __init__(self, num_ranks: int) -> None:
@@ -47,6 +49,7 @@ class Jobs:
         self._loading: dict[int, str] = {}
         self.device_blocks: DeviceBlocks | None = None
         self.num_overtaken = 0
+        self.in_flight = InFlight()
 
     def add(self, action: actions.Action) -> None:
         """Queue an action for the next step's metadata."""
@@ -104,6 +107,7 @@ class Jobs:
                 del self._ranks_left[job_id]
                 has_failed = job_id in self._failed
                 self._failed.discard(job_id)
+                self.in_flight.end(job_id, has_failed=has_failed)
                 request_id = self._loading.pop(job_id, None)
                 ended.append(EndedJob(job_id, has_failed, request_id))
         return ended
@@ -158,4 +162,6 @@ class Jobs:
             )
             for copy in copies
         )
-        return CopyJob(job_id, direction, arrays)
+        job = CopyJob(job_id, direction, arrays)
+        self.in_flight.begin(job)
+        return job

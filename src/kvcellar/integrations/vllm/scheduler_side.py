@@ -33,8 +33,8 @@ from kvcellar.integrations.vllm.messages import (
     RankHandshake,
     WorkerReport,
 )
+from kvcellar.integrations.vllm.scheduler_counts import SchedulerCounts
 from kvcellar.integrations.vllm.setup import layout_for
-from kvcellar.integrations.vllm.stats import CellarStats, SchedulerCounts
 from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
 from kvcellar.layout.host import plan_geometry
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.request import Request
+
+    from kvcellar.integrations.vllm.stats import CellarStats
 
 logger = init_logger("vllm.kvcellar")
 
@@ -124,6 +126,7 @@ class SchedulerSide:
         )
         geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
         self._offloader = Offloader(layout, geometry, self._settings)
+        self._jobs.in_flight.block_bytes = [g.payload_bytes for g in layout.groups]
         if layout.has_drafter and not any(g.is_draft for g in layout.groups):
             logger.warning(
                 "kvcellar: speculative decoding is on and the engine has marked no "
@@ -149,6 +152,7 @@ class SchedulerSide:
         """Tokens to load, always in the background."""
         if request.skip_reading_prefix_cache:
             return 0, False
+        started = time.perf_counter()
         promise = self._handle(
             events.LookUp(
                 request.request_id,
@@ -157,6 +161,7 @@ class SchedulerSide:
                 local_tokens,
             )
         )
+        self._counts.look_up_took(time.perf_counter() - started)
         assert isinstance(promise, actions.Promise)
         return promise.external_tokens, promise.external_tokens > 0
 
@@ -333,11 +338,11 @@ class SchedulerSide:
         """Copies that a step had to wait for, since start."""
         return self._jobs.num_overtaken
 
-    def take_stats(self) -> CellarStats | None:
+    def take_stats(self) -> "CellarStats | None":
         """What was counted since the last call."""
         if self._offloader is None:
             return None
-        return self._counts.since_last(self._offloader, self._jobs.num_overtaken)
+        return self._counts.since_last(self._offloader, self._jobs)
 
     def _handle(self, event: events.Event) -> actions.Action | None:
         """Let the planner decide; queue its jobs; return its answer, if any."""

@@ -1,0 +1,106 @@
+"""What the planner has decided, as series of ``kvcellar.metrics``."""
+
+from kvcellar.core.offloader import Offloader
+from kvcellar.integrations.vllm.in_flight import InFlight
+from kvcellar.integrations.vllm.jobs import Jobs
+from kvcellar.integrations.vllm.stats import CellarStats
+from kvcellar.metrics import SERIES, series
+from kvcellar.transfer.jobs import Direction
+
+_LOOK_UPS = series("kvcellar_lookup_seconds")
+_LOAD_WAITS = series("kvcellar_load_wait_seconds")
+_STORE_BLOCKS = series("kvcellar_store_blocks")
+_CHUNKS = series("kvcellar_stores_total", "chunk")
+_CHECKPOINTS = series("kvcellar_stores_total", "checkpoint")
+_NO_ROOM = series("kvcellar_skipped_stores_total", "no_room")
+_NO_BLOCK = series("kvcellar_skipped_stores_total", "no_block")
+_LOST = series("kvcellar_skipped_stores_total", "lost")
+_HELD = series("kvcellar_skipped_stores_total", "already_held")
+_EVICTED_CHUNKS = series("kvcellar_evictions_total", "chunk")
+_EVICTED_CHECKPOINTS = series("kvcellar_evictions_total", "checkpoint")
+_IN_FLIGHT = {d: series("kvcellar_jobs_in_flight", d) for d in Direction}
+_COPIES = tuple(
+    (
+        direction,
+        series("kvcellar_in_flight_blocks", direction),
+        series("kvcellar_in_flight_bytes", direction),
+        series("kvcellar_transferred_blocks_total", direction),
+    )
+    for direction in (Direction.STORE, Direction.LOAD)
+)
+
+
+def read_planner(offloader: Offloader) -> dict[str, int]:
+    """The planner's counters and gauges now."""
+    core, index = offloader.counters, offloader.index
+    return {
+        "kvcellar_loaded_tokens_total": core.loaded_tokens,
+        "kvcellar_refused_loads_total": core.refused_loads,
+        _CHUNKS: core.stored_chunks,
+        _CHECKPOINTS: core.stored_checkpoints,
+        _NO_ROOM: core.stores_without_room,
+        _NO_BLOCK: core.stores_without_block,
+        _LOST: core.lost_chunks,
+        _HELD: core.held_checkpoints,
+        "kvcellar_unadmitted_requests_total": core.unadmitted_requests,
+        _EVICTED_CHUNKS: index.counters.evicted_chunks,
+        _EVICTED_CHECKPOINTS: index.counters.evicted_checkpoints,
+        "kvcellar_unused_evictions_total": index.counters.unused_chunks,
+        "kvcellar_borrowed_checkpoints_total": index.counters.borrowed_checkpoints,
+        "kvcellar_host_capacity_bytes": offloader.slabs.geometry.arena_bytes,
+        "kvcellar_host_used_bytes": offloader.slabs.used_bytes,
+        "kvcellar_host_claimed_bytes": offloader.slabs.claimed_bytes,
+        "kvcellar_host_chunks": len(index.nodes),
+        "kvcellar_host_checkpoints": index.num_checkpoints,
+        "kvcellar_pinned_chunks": index.num_pinned_chunks,
+    }
+
+
+def read_copies(in_flight: InFlight) -> dict[str, int]:
+    """The counters and gauges of copies now."""
+    values = {
+        key: in_flight.by_direction[direction].num_jobs
+        for direction, key in _IN_FLIGHT.items()
+    }
+    for direction, blocks, num_bytes, ended in _COPIES:
+        traffic = in_flight.by_direction[direction]
+        values[blocks] = traffic.num_blocks
+        values[num_bytes] = traffic.num_bytes
+        values[ended] = traffic.ended_blocks
+    return values
+
+
+class SchedulerCounts:
+    """What has changed since the last step."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+        self._look_ups: list[float] = []
+
+    def look_up_took(self, seconds: float) -> None:
+        """The engine has waited for a look-up."""
+        self._look_ups.append(seconds)
+
+    def since_last(self, offloader: Offloader, jobs: Jobs) -> CellarStats | None:
+        """The differences and new samples; None when nothing changed."""
+        now = read_planner(offloader) | read_copies(jobs.in_flight)
+        now["kvcellar_overtaken_jobs_total"] = jobs.num_overtaken
+        samples = self._take_samples(jobs.in_flight)
+        if now == self._last and not samples:
+            return None
+        last, self._last = self._last, now
+        changed: dict[str, float | list[float]] = {
+            key: value if SERIES[key].is_gauge else value - last.get(key, 0)
+            for key, value in now.items()
+            if value != last.get(key)
+        }
+        return CellarStats(data=changed | samples)
+
+    def _take_samples(self, in_flight: InFlight) -> dict[str, list[float]]:
+        look_ups, self._look_ups = self._look_ups, []
+        taken = {
+            _LOOK_UPS: look_ups,
+            _LOAD_WAITS: in_flight.take_load_waits(),
+            _STORE_BLOCKS: [float(n) for n in in_flight.take_store_blocks()],
+        }
+        return {key: found for key, found in taken.items() if found}
