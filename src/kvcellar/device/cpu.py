@@ -5,9 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvcellar.device.kernel import Kernel, Numbers, best_kernel
+from kvcellar.device.numbers import (
+    bounds_of,
+    out_of_range,
+    paired_numbers,
+    refuse_overlap,
+)
 from kvcellar.device.pages import DirectionTables, build_tables
 from kvcellar.device.regions import Region
-from kvcellar.errors import ClosedError, InvariantError
+from kvcellar.errors import ClosedError
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
 from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
@@ -65,7 +71,7 @@ class CpuDevice:
             raise ClosedError(f"job {job.job_id} came after the device was closed")
         tables = self._tables[job.direction]
         if job.direction is Direction.MOVE:
-            self._refuse_overlap(job)
+            refuse_overlap(job, self._class_of)
         total = sum(len(copy.host_blocks) for copy in job.copies)
         destinations, sources = np.empty((2, total), dtype=np.int64)
         spans = np.empty((len(job.copies), 4), dtype=np.int64)
@@ -93,32 +99,8 @@ class CpuDevice:
         at: int,
     ) -> None:
         """Check one group's numbers and put them into the job's."""
-        position = copy.position
-        if len(copy.device_blocks) != len(copy.host_blocks):
-            raise InvariantError(
-                f"group {position}: {len(copy.device_blocks)} blocks are paired with "
-                f"{len(copy.host_blocks)}"
-            )
-        pairs = [copy.host_blocks, copy.device_blocks]
-        if direction is Direction.LOAD:
-            pairs.reverse()
-        bounds = (tables.destination_bounds[position], tables.source_bounds[position])
+        pairs = paired_numbers(copy, direction)
+        bounds = bounds_of(tables, copy.position)
         for numbers, bound, target in zip(pairs, bounds, targets, strict=True):
             if not self._kernel.append(numbers, bound, target, at):
-                raise InvariantError(
-                    f"group {position}: {direction} asks for block or cell "
-                    f"{numbers.min()} to {numbers.max()}, but there are {bound}"
-                )
-
-    def _refuse_overlap(self, job: CopyJob) -> None:
-        """Within a job the order must not matter. Cells are numbered per size class."""
-        read: set[tuple[int, int]] = set()
-        written: set[tuple[int, int]] = set()
-        for copy in job.copies:
-            size_class = self._class_of[copy.position]
-            read.update((size_class, cell) for cell in copy.device_blocks.tolist())
-            written.update((size_class, cell) for cell in copy.host_blocks.tolist())
-        if read & written:
-            raise InvariantError(
-                f"job {job.job_id} moves a cell that the same job overwrites"
-            )
+                raise out_of_range(copy, direction, numbers, bound)

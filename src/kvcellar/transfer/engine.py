@@ -18,16 +18,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from kvcellar.device.device import Device
 from kvcellar.errors import ClosedError
+from kvcellar.transfer.fenced import DROPPED, IN_DOUBT, FencedJob, fenced, text_of
 from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
 
 logger = logging.getLogger(__name__)
-
-_IN_DOUBT = "an earlier move inside host memory failed, so its bytes are in doubt"
-_DROPPED = "the transfer engine was closed before the copy began"
 
 
 class TransferEngine:
@@ -39,7 +36,7 @@ class TransferEngine:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[FencedJob | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._results: list[JobResult] = []
         self._in_flight: set[int] = set()
@@ -68,7 +65,7 @@ class TransferEngine:
                     "been closed"
                 )
             self._in_flight.add(job.job_id)
-            self._queue.put(self._fenced(job))
+            self._queue.put(fenced(job, self._device))
 
     def poll(self) -> list[JobResult]:
         """Results since the last poll, in the order of submission; never waits."""
@@ -124,12 +121,6 @@ class TransferEngine:
             return False
         return True
 
-    def _fenced(self, job: CopyJob) -> "_Queued":
-        try:
-            return _Queued(job, self._device.fence())
-        except Exception as cause:  # noqa: BLE001 - it travels as a result instead
-            return _Queued(job, None, _text_of(cause))
-
     def _wait(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(condition, timeout_seconds)
@@ -142,11 +133,11 @@ class TransferEngine:
                 self._results.append(result)
                 self._changed.notify_all()
 
-    def _carry_out(self, item: "_Queued") -> JobResult:
+    def _carry_out(self, item: FencedJob) -> JobResult:
         job = item.job
-        error = _DROPPED if self._is_closed else item.fence_error
+        error = DROPPED if self._is_closed else item.fence_error
         if error is None and self._is_in_doubt and job.direction is Direction.LOAD:
-            error = _IN_DOUBT
+            error = IN_DOUBT
         if error is not None:
             return JobResult(job.job_id, job.direction, 0, 0.0, error)
         started = time.perf_counter()
@@ -154,20 +145,7 @@ class TransferEngine:
         try:
             num_bytes = self._device.copy(job, item.fence)
         except Exception as cause:  # noqa: BLE001 - it travels as a result instead
-            error = _text_of(cause)
+            error = text_of(cause)
             self._is_in_doubt |= job.direction is Direction.MOVE
         seconds = time.perf_counter() - started
         return JobResult(job.job_id, job.direction, num_bytes, seconds, error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """A job on its way to the thread; ``fence_error`` if it is doomed already."""
-
-    job: CopyJob
-    fence: object
-    fence_error: str | None = None
-
-
-def _text_of(cause: Exception) -> str:
-    return f"{type(cause).__name__}: {cause}"
