@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from kvcellar.device.cpu import CpuDevice
 from kvcellar.device.driver import DeviceError, Driver, Event, Runs, Stream
+from kvcellar.device.numbers import check_numbers
 from kvcellar.device.order import LANES, JobOrder
 from kvcellar.device.pages import build_tables
 from kvcellar.device.pinning import PinnedMemory
@@ -157,6 +158,7 @@ class CudaDevice:
             raise
 
     def _move(self, job: CopyJob) -> "RunningCopy":
+        check_numbers(self._tables[Direction.MOVE], job)
         for earlier in self._predecessors(job):
             self._wait_until_passed(earlier)
         started = time.perf_counter()

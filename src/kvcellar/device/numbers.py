@@ -55,6 +55,16 @@ def checked_numbers(
     return pairs
 
 
+def check_numbers(tables: DirectionTables, job: CopyJob) -> None:
+    """Check all of a job's numbers.
+
+    Raises:
+        InvariantError: as ``checked_numbers``.
+    """
+    for copy in job.copies:
+        checked_numbers(tables, copy, job.direction)
+
+
 def refuse_overlap(job: CopyJob, class_of: Sequence[int]) -> None:
     """Refuse a move that reads a cell it overwrites. Cells are numbered per class.
 

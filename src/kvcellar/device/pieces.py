@@ -30,11 +30,12 @@ def cut_pieces(
 
     Args:
         address: of the arena; a page border.
-        piece_bytes: most bytes of a piece, at most ``MAX_PIECE_BYTES``; a larger slab
-            is cut too.
+        piece_bytes: most bytes of a piece, three pages or more and at most
+            ``MAX_PIECE_BYTES``; a larger slab is cut too.
     """
     slab, page = geometry.slab_bytes, mmap.PAGESIZE
-    limit = max(min(piece_bytes, MAX_PIECE_BYTES) - page, page)
+    # Rounding to pages adds less than one at either end.
+    limit = max(min(piece_bytes, MAX_PIECE_BYTES) - 2 * page, page)
     arena_end = -(-geometry.arena_bytes // page) * page  # the mapping's last page
     slabs_per_piece = limit // slab
     step = slabs_per_piece * slab if slabs_per_piece else limit // page * page
