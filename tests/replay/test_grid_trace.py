@@ -38,8 +38,9 @@ def test_facts_are_counted():
         TraceRequest(5.0, 30, 4, ids, ids),
         TraceRequest(7.5, 40, 5, ids),
     ]
-    facts = facts_of(Trace(16, requests, 2))
-    assert (3, 2, 90, 12) == (
+    facts = facts_of(Trace(16, requests, 2, "weka"))
+    assert ("weka", 3, 2, 90, 12) == (
+        facts.format_name,
         facts.num_requests,
         facts.num_skipped,
         facts.prompt_tokens,

@@ -93,7 +93,10 @@ def test_json_says_what_was_replayed(report):
     content = json.loads(json_of(report))
     assert ("kvcellar-replay", 1) == (content["format"], content["version"])
     assert "small.jsonl" == content["trace"]["name"]
-    assert 150 == content["trace"]["num_requests"]
+    assert "kvcellar-events" == content["trace"]["format"]
+    assert (150, 0) == tuple(
+        content["trace"][name] for name in ("num_requests", "num_skipped")
+    )
     assert "gemma-3-270m" == content["model"]["name"]
     assert 2000.0 == content["costs"]["prefill_tokens_per_second"]
     assert {"max_num_seqs": 16, "step_tokens": 256} == content["server"]
@@ -204,7 +207,9 @@ def test_equal_stamps_are_remarked(tmp_path):
 def test_the_table_names_every_configuration(report):
     """Three tables, one line per configuration in each, lined up."""
     lines = text_of(report).splitlines()
-    assert lines[0].startswith("kvcellar replay: small.jsonl, 150 requests")
+    assert "kvcellar replay: small.jsonl on gemma-3-270m" == lines[0]
+    assert lines[1].startswith("trace read as kvcellar-events, 150 requests with ")
+    assert lines[1].endswith(" prompt tokens, 0 records skipped")
     own = [line for line in lines if "20 MiB  lru" in line]
     assert 3 * sum(row["host_memory_bytes"] == 20 * MIB for row in report.rows) == len(
         own

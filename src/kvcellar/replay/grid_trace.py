@@ -35,7 +35,7 @@ def cut_trace(trace: Trace, limit: int | None = None, speed: float = 1.0) -> Tra
     if limit is None and speed == 1.0:
         return trace
     requests = CutRequests(trace.requests, limit, speed)
-    return Trace(trace.block_tokens, requests, trace.num_skipped)
+    return replace(trace, requests=requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,14 @@ class TraceFacts:
     """What there is in a trace.
 
     Attributes:
+        format_name: what it was read as.
         num_skipped: records that could not be read.
         span_seconds: from the first arrival to the last.
         num_same_stamp: requests that arrive at the very moment of the one before.
         num_known_answers: requests whose answer's blocks the trace names.
     """
 
+    format_name: str
     block_tokens: int
     num_requests: int
     num_skipped: int
@@ -75,6 +77,7 @@ def facts_of(trace: Trace) -> TraceFacts:
         output_tokens += request.num_output_tokens
         num_known += bool(request.output_blocks)
     return TraceFacts(
+        format_name=trace.format_name,
         block_tokens=trace.block_tokens,
         num_requests=num_requests,
         num_skipped=trace.num_skipped,

@@ -44,9 +44,11 @@ class Trace:
     Attributes:
         block_tokens: tokens that one prefix id stands for.
         requests: in the order of arrival.
-        num_skipped: lines that could not be read and were left out on request.
+        num_skipped: records that could not be read and were left out on request.
+        format_name: what it was read as; empty where it was not read from a file.
     """
 
     block_tokens: int
     requests: Iterable[TraceRequest]
     num_skipped: int = 0
+    format_name: str = ""

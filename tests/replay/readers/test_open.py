@@ -35,7 +35,9 @@ def test_every_format_is_recognised_by_its_first_record(trace_file):
     for name, record in FIRST_RECORDS.items():
         path = trace_file(record)
         named = open_trace(path, format=name)
-        assert list(named.requests) == list(open_trace(path).requests)
+        found = open_trace(path)
+        assert name == named.format_name == found.format_name
+        assert list(named.requests) == list(found.requests)
         assert (name != "kvcellar-events") == len(named.requests)
 
 

@@ -96,18 +96,18 @@ class _Collector:
         self._skip_bad = skip_bad
         self._store = StoredRequests()
         self._num_skipped = 0
+        self._format_name = ""
         self._reader: FormatReader | None = None
         if format_name is not None:
-            self._reader = _FORMATS[format_name].make(settings)
+            self._read_as(format_name)
 
     def take(self, item: Record | TraceError) -> None:
         """Read one record, all of it or nothing."""
         try:
             if isinstance(item, TraceError):
                 raise item
-            if self._reader is None:
-                self._reader = _recognise(item).make(self._settings)
-            requests = self._reader.read(item)
+            reader = self._reader or self._read_as(_recognise(item))
+            requests = reader.read(item)
         except TraceError as error:
             if error.is_fatal or not self._skip_bad:
                 raise
@@ -116,6 +116,11 @@ class _Collector:
             return
         for request in requests:
             self._store.add(request)
+
+    def _read_as(self, format_name: str) -> FormatReader:
+        self._format_name = format_name
+        self._reader = _FORMATS[format_name].make(self._settings)
+        return self._reader
 
     def finish(self, path: str) -> Trace:
         """Make the trace of all that was read."""
@@ -135,14 +140,18 @@ class _Collector:
         )
         num_joined = self._settings.num_joined(self._reader.block_tokens)
         self._store.join_blocks(num_joined)
-        block_tokens = self._reader.block_tokens * num_joined
-        return Trace(block_tokens, self._store, self._num_skipped)
+        return Trace(
+            self._reader.block_tokens * num_joined,
+            self._store,
+            self._num_skipped,
+            self._format_name,
+        )
 
 
-def _recognise(record: Record) -> _Format:
-    for known in _FORMATS.values():
+def _recognise(record: Record) -> str:
+    for name, known in _FORMATS.items():
         if known.recognises(record.value):
-            return known
+            return name
     problem = (
         f"no known trace format, found {shorten(record.value)}; name one of "
         f"{', '.join(FORMATS)}"

@@ -24,6 +24,7 @@ from kvcellar.replay.report.words import (
     percent_text,
     seconds_text,
     size_text,
+    trace_text,
 )
 
 _CEILING = "what an earlier request had: no cache finds more"
@@ -88,10 +89,9 @@ def _body(report: Report) -> list[str]:
 def _subtitle(report: Report) -> str:
     trace, model = report.facts["trace"], report.facts["model"]
     return (
-        f"{trace['num_requests']:,} requests with {trace['prompt_tokens']:,} prompt "
-        f"tokens in {trace['span_seconds']:,.0f} s; {len(report.rows)} configurations "
-        f"of {model['tensor_parallel']} GPU(s); cache dtype {model['cache_dtype']}, "
-        f"chunks of {model['chunk_tokens']} tokens."
+        f"Trace read as {trace_text(trace)}; it lasts {trace['span_seconds']:,.0f} s. "
+        f"{len(report.rows)} configurations of {model['tensor_parallel']} GPU(s); "
+        f"cache dtype {model['cache_dtype']}, chunks of {model['chunk_tokens']} tokens."
     )
 
 

@@ -80,6 +80,7 @@ def _trace(setting: Setting) -> dict[str, Any]:
     facts, arrivals = setting.facts, setting.arrivals
     return {
         "name": setting.trace_name,
+        "format": facts.format_name,
         "block_tokens": facts.block_tokens,
         "num_requests": facts.num_requests,
         "num_skipped": facts.num_skipped,

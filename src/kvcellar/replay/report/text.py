@@ -13,6 +13,7 @@ from kvcellar.replay.report.words import (
     plain_text,
     seconds_text,
     size_text,
+    trace_text,
 )
 
 
@@ -110,8 +111,8 @@ def text_of(report: Report) -> str:
 def _heading(report: Report) -> str:
     trace, model = report.facts["trace"], report.facts["model"]
     return (
-        f"kvcellar replay: {trace['name']}, {trace['num_requests']:,} requests, "
-        f"{trace['prompt_tokens']:,} prompt tokens, on {model['name']}"
+        f"kvcellar replay: {trace['name']} on {model['name']}\n"
+        f"trace read as {trace_text(trace)}"
     )
 
 

@@ -1,5 +1,8 @@
 """Figures as people read them."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from kvcellar.replay.grid_choice import NATIVES
 from kvcellar.replay.report.columns import Row, Value
 
@@ -16,6 +19,16 @@ def size_text(num_bytes: float) -> str:
         value /= _STEP
     text = f"{value:.0f}" if value >= _STEP or value == int(value) else f"{value:.3g}"
     return f"{text} {unit}"
+
+
+def trace_text(trace: Mapping[str, Any]) -> str:
+    """What was read, from the report's facts: format, requests, records left out."""
+    first = "first " if trace["limit"] else ""
+    return (
+        f"{trace['format']}, {first}{trace['num_requests']:,} requests with "
+        f"{trace['prompt_tokens']:,} prompt tokens, {trace['num_skipped']:,} records "
+        "skipped"
+    )
 
 
 def percent_text(ratio: float) -> str:
