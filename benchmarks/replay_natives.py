@@ -1,11 +1,16 @@
 """Hit ratios on a recorded trace: kvcellar beside models of vLLM's two connectors.
 
     KVCELLAR_TRACES=DIR .venv/bin/python benchmarks/replay_natives.py
+    KVCELLAR_TRACES=DIR .venv/bin/python benchmarks/replay_natives.py --trace agentic
 
 Requests come one after another, without time, so the ratios are those of the caches
 alone. The models of vLLM's connectors are tested against the real ones
 (``tests/benchmarks/test_native_models.py``). The last columns say how much host memory
-the better of them needs for kvcellar's hit ratio, by interpolation between sizes.
+the better of them needs for kvcellar's hit ratio, to 0.1 points and by interpolation
+between sizes, and how many times as much that is as kvcellar needs for it.
+
+The agentic trace is long: its first 12,000 requests are played, and its blocks of 64
+tokens are joined to about 1,024.
 """
 
 import argparse
@@ -24,10 +29,14 @@ from kvcellar.config import Settings
 from kvcellar.layout.models import model_layout
 from kvcellar.replay.configuration import Configuration, replay
 from kvcellar.replay.grid import serving_layout
-from kvcellar.replay.readers import Arrivals, open_trace
+from kvcellar.replay.grid_trace import cut_trace
+from kvcellar.replay.outcome import Outcome
+from kvcellar.replay.readers import open_trace
 from kvcellar.replay.trace import Trace
 
 GIB = 2**30
+TOLERANCE = 0.001  # hit ratios that differ by less are the same
+RECORDED_TOKENS = 64  # per block of the agentic trace
 MODELS = (
     "llama-3.1-8b",
     "gpt-oss-20b",
@@ -35,20 +44,54 @@ MODELS = (
     "deepseek-v4-flash",
     "qwen3-next",
 )
-SIZES_GIB = (16, 64, 256, 1024, 4096)
-TRACES = {
-    "conversation": "mooncake/conversation_trace.jsonl.gz",
-    "agentic": "weka/cc_traces_v8_local.jsonl.gz",
-}
 OURS = {
     "eager": {"mode": "eager"},
     "lazy": {"mode": "lazy"},
     "eager, adaptive": {"mode": "eager", "eviction_policy": "adaptive"},
     "lazy, adaptive": {"mode": "lazy", "eviction_policy": "adaptive"},
 }
+PROMPTS_ONLY = {"eager, prompts only": {"mode": "eager", "store_decoded": False}}
 NATIVES = ("simple", "offloading")
 
-_trace: Trace | None = None
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A trace, and how much of it is played.
+
+    Attributes:
+        path: below ``KVCELLAR_TRACES``.
+        sizes_gib: host memory by model; under "" for those that are not named.
+        ours: settings of kvcellar, by the name of their column.
+        num_requests: the first ones only; None for all.
+        block_tokens: blocks are joined to about so many tokens; None leaves them.
+    """
+
+    path: str
+    sizes_gib: dict[str, tuple[int, ...]]
+    ours: dict[str, dict[str, Any]]
+    num_requests: int | None = None
+    block_tokens: int | None = None
+
+
+WORKLOADS = {
+    "conversation": Workload(
+        "mooncake/conversation_trace.jsonl.gz", {"": (16, 64, 256, 1024, 4096)}, OURS
+    ),
+    "agentic": Workload(
+        "weka/cc_traces_v8_local.jsonl.gz",
+        {
+            "": (128, 256, 512, 1024, 2048),
+            "gpt-oss-20b": (32, 64, 128, 256, 512),
+            "deepseek-v4-flash": (8, 16, 32, 64, 128),
+            "qwen3-next": (32, 64, 128, 256, 512),
+        },
+        OURS | PROMPTS_ONLY,
+        num_requests=12_000,
+        block_tokens=1024,
+    ),
+}
+
+_traces: dict[int | None, Trace] = {}  # by tokens per block; processes inherit them
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +102,30 @@ class Cell:
     device_gib: int
     host_gib: int
     kind: str
+    settings: tuple[tuple[str, Any], ...]
+    block_tokens: int | None
 
 
 def main() -> int:
     """Run all cells on all cores and print one table per model."""
     options = _read_options()
-    path = Path(os.environ["KVCELLAR_TRACES"]) / TRACES[options.trace]
-    cells = [
-        Cell(model, options.device_gib, size, kind)
-        for model in options.model
-        for size in options.sizes_gib
-        for kind in (*OURS, *NATIVES)
-    ]
-    with multiprocessing.Pool(options.processes, _open, (path, options.limit)) as pool:
-        found = {}
-        for cell, ratio in pool.imap_unordered(_run, cells):
-            found[cell] = ratio
+    workload = WORKLOADS[options.trace]
+    cells = [cell for model in options.model for cell in _cells(model, options)]
+    limit = options.limit or workload.num_requests
+    for size in {cell.block_tokens for cell in cells}:
+        path = Path(os.environ["KVCELLAR_TRACES"]) / workload.path
+        trace = open_trace(path, block_tokens=size)
+        _traces[size] = cut_trace(trace, limit)
+    found: dict[tuple[str, int, str], Outcome] = {}
+    with multiprocessing.get_context("fork").Pool(options.processes) as pool:
+        for cell, outcome in pool.imap_unordered(_run, cells):
+            found[cell.model, cell.host_gib, cell.kind] = outcome
             print(f"{len(found)} of {len(cells)}", file=sys.stderr)
     print(describe_machine(machine()))
-    print(f"{options.trace}, device memory {options.device_gib} GiB\n")
+    played = "all" if limit is None else f"the first {limit:,}"
+    print(
+        f"{options.trace}, {played} requests, device memory {options.device_gib} GiB\n"
+    )
     for model in options.model:
         _print_table(model, options, found)
     return 0
@@ -85,70 +133,99 @@ def main() -> int:
 
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--trace", choices=TRACES, default="conversation")
+    parser.add_argument("--trace", choices=WORKLOADS, default="conversation")
     parser.add_argument("--model", nargs="+", default=MODELS)
-    parser.add_argument("--sizes-gib", nargs="+", type=int, default=SIZES_GIB)
+    parser.add_argument("--kind", nargs="+", help="some of the columns only")
+    parser.add_argument("--sizes-gib", nargs="+", type=int)
     parser.add_argument("--device-gib", type=int, default=40)
     parser.add_argument("--limit", type=int, help="the first requests only")
     parser.add_argument("--processes", type=int)
     return parser.parse_args()
 
 
-def _open(path: Path, limit: int | None) -> None:
-    global _trace
-    trace = open_trace(str(path), arrivals=Arrivals())
-    requests = trace.requests if limit is None else list(trace.requests)[:limit]
-    _trace = Trace(trace.block_tokens, requests)
+def _cells(model: str, options: argparse.Namespace) -> list[Cell]:
+    workload = WORKLOADS[options.trace]
+    block_tokens = _block_tokens(model, workload)
+    return [
+        Cell(model, options.device_gib, size, kind, tuple(chosen.items()), block_tokens)
+        for size in _sizes(model, options)
+        for kind, chosen in _kinds(options).items()
+    ]
 
 
-def _run(cell: Cell) -> tuple[Cell, float]:
-    assert _trace is not None
+def _kinds(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Settings by the name of the column; none for vLLM's connectors."""
+    kinds = WORKLOADS[options.trace].ours | {name: {} for name in NATIVES}
+    return {k: v for k, v in kinds.items() if k in (options.kind or kinds)}
+
+
+def _sizes(model: str, options: argparse.Namespace) -> Sequence[int]:
+    sizes = WORKLOADS[options.trace].sizes_gib
+    return options.sizes_gib or sizes.get(model, sizes[""])
+
+
+def _block_tokens(model: str, workload: Workload) -> int | None:
+    """About what the workload says, but in whole blocks of trace and model."""
+    if workload.block_tokens is None:
+        return None
+    chunk_tokens = model_layout(model).layout.chunk_tokens
+    unit = math.lcm(chunk_tokens, RECORDED_TOKENS)
+    return unit * max(workload.block_tokens // unit, 1)
+
+
+def _run(cell: Cell) -> tuple[Cell, Outcome]:
     model = model_layout(cell.model)
-    is_native = cell.kind in NATIVES
-    chosen: dict[str, Any] = {} if is_native else dict(OURS[cell.kind])
+    chosen = dict(cell.settings)
     configuration = Configuration(
         model.layout,
         cell.device_gib * GIB // model.row_bytes,
         Settings(host_memory_bytes=cell.host_gib * GIB, **chosen),
         host_layout=serving_layout(model),
-        system=cell.kind if is_native else "kvcellar",
+        system=cell.kind if cell.kind in NATIVES else "kvcellar",
         row_bytes=model.row_bytes,
     )
-    return cell, replay(_trace, configuration).hit_ratio
+    return cell, replay(_traces[cell.block_tokens], configuration)
 
 
 def _print_table(
-    model: str, options: argparse.Namespace, found: dict[Cell, float]
+    model: str, options: argparse.Namespace, found: dict[tuple[str, int, str], Outcome]
 ) -> None:
-    kinds = (*OURS, *NATIVES)
+    kinds, sizes = tuple(_kinds(options)), _sizes(model, options)
     print(f"| {model}: host GiB | {' | '.join(kinds)} | natives need, GiB | ratio |")
     print("|---:" * (len(kinds) + 3) + "|")
-    sizes = options.sizes_gib
 
-    def ratio(size: int, kind: str) -> float:
-        return found[Cell(model, options.device_gib, size, kind)]
+    def best(*, is_native: bool) -> list[float]:
+        wanted = [kind for kind in kinds if (kind in NATIVES) == is_native]
+        return [max(found[model, n, kind].hit_ratio for kind in wanted) for n in sizes]
 
-    natives = [max(ratio(size, kind) for kind in NATIVES) for size in sizes]
-    for size in sizes:
-        ours = max(ratio(size, kind) for kind in OURS)
-        needed = _needed(ours, sizes, natives)
-        percent = " | ".join(f"{100 * ratio(size, kind):.1f}" for kind in kinds)
+    ours, natives = best(is_native=False), best(is_native=True)
+    for size, hit in zip(sizes, ours, strict=True):
+        shares = [found[model, size, kind].hit_ratio for kind in kinds]
+        percent = " | ".join(f"{100 * share:.1f}" for share in shares)
+        needed, own = _needed(hit, sizes, natives), _needed(hit, sizes, ours)
+        assert own is not None
         if needed is None:
-            shown = f"more than {sizes[-1]:,}", f"> {sizes[-1] / size:.1f}"
+            shown = f"more than {sizes[-1]:,}", f"> {sizes[-1] / own:.1f}"
         else:
-            shown = f"{needed:,.0f}", f"{needed / size:.1f}"
+            shown = f"{needed:,.0f}", f"{needed / own:.1f}"
         print(f"| {size:,} | {percent} | {' | '.join(shown)} |")
-    print()
+    some = found[model, sizes[0], kinds[0]]
+    print(
+        f"\n{some.num_requests:,} requests, {some.num_too_long:,} larger than the "
+        f"device left out; found on the device, %: "
+        f"{100 * some.device_tokens / some.prompt_tokens:.1f}\n"
+    )
 
 
-def _needed(hit: float, sizes: Sequence[int], natives: Sequence[float]) -> float | None:
-    """Size at which the natives reach ``hit``, between two that were tried."""
-    for i, reached in enumerate(natives):
-        if reached < hit:
+def _needed(hit: float, sizes: Sequence[int], found: Sequence[float]) -> float | None:
+    """Size at which a curve comes within ``TOLERANCE`` of ``hit``; None for nowhere."""
+    wanted = hit - TOLERANCE
+    for i, reached in enumerate(found):
+        if reached < wanted:
             continue
-        if i == 0 or reached == natives[i - 1]:
-            return float(sizes[i])
-        share = (hit - natives[i - 1]) / (reached - natives[i - 1])
+        if i == 0:
+            return float(sizes[0])
+        share = (wanted - found[i - 1]) / (reached - found[i - 1])
         low, high = math.log(sizes[i - 1]), math.log(sizes[i])
         return math.exp(low + share * (high - low))
     return None

@@ -23,7 +23,7 @@ def bytes_needed(layout, boundary):
 
 @given(
     name=st.sampled_from(sorted(LAYOUTS)),
-    block=st.sampled_from([16, 64, 512]),
+    block=st.sampled_from([16, 64, 100, 512]),
     index=st.integers(1, 12),
 )
 def test_every_resume_point_needs_as_many_bytes(name, block, index):
@@ -31,7 +31,8 @@ def test_every_resume_point_needs_as_many_bytes(name, block, index):
     layout = LAYOUTS[name]
     unit = unit_tokens(layout, block)
     coarse = coarse_layout(layout, unit)
-    assert 0 == unit % block
+    assert 0 == unit % layout.chunk_tokens
+    assert block <= unit < block + layout.chunk_tokens
     assert unit == coarse.chunk_tokens
     assert bytes_needed(layout, index * unit) == bytes_needed(coarse, index * unit)
 

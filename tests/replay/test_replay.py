@@ -14,6 +14,7 @@ from layouts import FULL, LAYOUTS, group, layout_of
 from kvcellar.config import Settings
 from kvcellar.replay.configuration import Configuration, replay
 from kvcellar.replay.costs import CostModel
+from kvcellar.replay.readers import open_trace
 from kvcellar.replay.server import ServerLimits
 from kvcellar.replay.trace import Trace, TraceRequest
 
@@ -87,6 +88,28 @@ def test_a_request_larger_than_the_device_is_counted_and_left_out():
     assert 120 == outcome.num_requests + outcome.num_too_long
 
 
+@pytest.mark.parametrize("chunk_tokens", [16, 48, 64, 80, 96, 192])
+def test_chunks_need_not_fit_the_blocks_of_the_trace(chunk_tokens):
+    """With endless memory a prompt resumes at the last chunk in blocks seen before."""
+    trace = conversations(5, block_tokens=64)
+    layout = layout_of(
+        group(0, FULL, chunk_tokens, None, 16),
+        hash_tokens=chunk_tokens,
+        alignment=chunk_tokens,
+    )
+    settings = Settings(host_memory_bytes=10**6)
+    outcome = replay(trace, Configuration(layout, None, settings))
+    unit = max(chunk_tokens, 64) if chunk_tokens != 48 else 96
+    seen, expected = set(), 0
+    for request in trace.requests:
+        num_shared = sum(block in seen for block in request.blocks)
+        most = min(num_shared * 64, request.num_prompt_tokens - 1)
+        expected += most // unit * unit
+        seen.update(request.blocks)
+    assert 0 == outcome.counters["evicted_chunks"]
+    assert expected == outcome.host_tokens
+
+
 @pytest.mark.skipif("KVCELLAR_TRACES" not in os.environ, reason="KVCELLAR_TRACES unset")
 @pytest.mark.parametrize(
     ("tokens", "percent"),
@@ -110,3 +133,17 @@ def test_lru_reproduces_the_reference_curve(tokens, percent):
     one_byte = layout_of(group(0, FULL, 16, None, 16), hash_tokens=16, alignment=16)
     outcome = replay(Trace(512, requests), Configuration(one_byte, None, settings))
     assert abs(percent - 100 * outcome.host_tokens / num_tokens) <= 0.2
+
+
+@pytest.mark.skipif("KVCELLAR_TRACES" not in os.environ, reason="KVCELLAR_TRACES unset")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("tokens", "percent"), [(2**22, 27.2), (2**23, 70.0)])
+def test_lru_reproduces_the_reference_curve_of_long_prompts(tokens, percent):
+    """The same for agents' sessions, in blocks of 1,024 instead of 64 tokens."""
+    folder = Path(os.environ["KVCELLAR_TRACES"])
+    path = folder / "weka" / "cc_traces_v8_local.jsonl.gz"
+    trace = open_trace(path, block_tokens=1024)
+    settings = Settings(host_memory_bytes=tokens, store_decoded=False)
+    one_byte = layout_of(group(0, FULL, 16, None, 16), hash_tokens=16, alignment=16)
+    outcome = replay(trace, Configuration(one_byte, None, settings))
+    assert percent == pytest.approx(100 * outcome.hit_ratio, abs=0.5)

@@ -1,7 +1,7 @@
 """The same model in coarser blocks: as many bytes, far fewer things to move.
 
-A trace tells what prompts share in units of, say, 512 tokens, so no resume point but a
-multiple of that can be told from another. Blocks are joined as far as every resume
+A trace tells what prompts share in units of, say, 512 tokens, so resume points that are
+closer than that cannot be told apart. Blocks are joined as far as every resume
 point still needs exactly the same tokens: all of a chunk, and of a window as much as
 its length allows. Sizes, rules and decisions stay those of the model; there are only
 fewer cells.
@@ -14,13 +14,16 @@ from kvcellar.layout.groups import CacheLayout, GroupLayout, make_layout
 
 
 def unit_tokens(layout: CacheLayout, block_tokens: int) -> int:
-    """Distance of the resume points that a trace can tell apart, in tokens.
+    """Distance of the resume points in a replay, in tokens.
+
+    The smallest multiple of the model's chunks that is no shorter than a block of the
+    trace. One that ends inside a block is shared by prompts that share the whole block.
 
     Args:
         layout: the model's.
         block_tokens: tokens per prefix id of the trace.
     """
-    return math.lcm(layout.chunk_tokens, block_tokens)
+    return -(-block_tokens // layout.chunk_tokens) * layout.chunk_tokens
 
 
 def coarse_layout(layout: CacheLayout, unit: int) -> CacheLayout:

@@ -13,13 +13,13 @@ _KEY_BYTES = 12
 class PrefixKeys(DerivedKeys):
     """One key per hash block, as an engine would give; nothing is stored.
 
-    Inside a block of the trace only equal blocks are known to agree, so a key there is
-    the block's id and the place within it.
+    Inside a block of the trace only equal blocks are known to agree, so a key that ends
+    there is the block's id and the place within it.
 
     Args:
         ids: prefix ids of the full blocks known so far.
         block_tokens: tokens per id.
-        hash_tokens: tokens per key; divides ``block_tokens`` or is a multiple of it.
+        hash_tokens: tokens per key.
     """
 
     __slots__ = ("_block_tokens", "_hash_tokens", "_ids")

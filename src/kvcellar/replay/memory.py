@@ -133,11 +133,15 @@ class Memory:
         return num_rows + num_kept * self.rows.tail
 
     def _ids(self, request: TraceRequest) -> "array[int]":
-        """Prefix ids of prompt and answer; nobody else has those of the answer."""
+        """Prefix ids of prompt and answer; nobody else has those of the answer.
+
+        Nor that of a block that the prompt fills in part, where a chunk ends inside.
+        """
         ids = request.blocks[:]
         ids.extend(request.output_blocks)
         total = request.num_prompt_tokens + request.num_output_tokens
-        for _ in range(total // self._block_tokens - len(ids)):
+        size, end = self._block_tokens, total // self.unit * self.unit
+        for _ in range(max(total // size, -(-end // size)) - len(ids)):
             ids.append(next(self._private))
         return ids
 
