@@ -71,6 +71,19 @@ class Engine:
             "logprobs": logprobs,
         }
 
+    def sizes(self):
+        """What the engine says of its cache, and what decides that."""
+        config = self.llm.llm_engine.vllm_config
+        return {
+            "num_blocks": config.cache_config.num_gpu_blocks,
+            "num_tokens": config.cache_config.kv_cache_size_tokens,
+            "max_concurrency": config.cache_config.kv_cache_max_concurrency,
+            "max_model_tokens": config.model_config.max_model_len,
+            "step_tokens": config.scheduler_config.max_num_batched_tokens,
+            "is_async": bool(config.scheduler_config.async_scheduling),
+            "arena_bytes": self.side.offloader.slabs.geometry.arena_bytes,
+        }
+
     def settle(self):
         """Let the last stores end, as an idle engine does."""
         while self.scheduler.has_requests():
@@ -129,6 +142,7 @@ def restore(model, mode):
     stored_at_first = engine.counters()["stored_chunks"]
     restored = [engine.ask(prompt) for prompt in asked]
     return {
+        "sizes": engine.sizes(),
         "cold cached": [a["cached"] for a in cold],
         "control cached": [a["cached"] for a in control],
         "restored cached": [a["cached"] for a in restored],
@@ -255,7 +269,12 @@ def reset(engine):
     }
 
 
-SCENARIOS = {s.__name__: s for s in (restore, stress, disturb)}
+def start(model, mode):
+    """A device cache as large as its memory allows."""
+    return {"sizes": Engine(model, mode, num_gpu_blocks_override=None).sizes()}
+
+
+SCENARIOS = {s.__name__: s for s in (restore, stress, disturb, start)}
 
 
 def main():

@@ -1,18 +1,22 @@
 """The ``kvcellar`` command: parse, run one subcommand, turn errors into exit codes."""
 
 import argparse
+import difflib
 import logging
 import sys
 from collections.abc import Sequence
 
 import kvcellar
-from kvcellar.cli import demo_command, replay_command, serve_command
+from kvcellar.cli import demo_command, plan_command, replay_command, serve_command
+from kvcellar.cli.parser import EXIT_USAGE, OneLineParser
 from kvcellar.errors import CellarError, ConfigError
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_OK, EXIT_FAILED = 0, 1
+# Own checks refuse a negative value better than argparse, which takes it for an option.
+_CHECKED_BY_PLAN = {f"--{name}" for name in plan_command.VALUES}
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
-_COMMANDS = (serve_command, demo_command, replay_command)
+_COMMANDS = (serve_command, demo_command, plan_command, replay_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all subcommands; each stores its function as ``run``."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="kvcellar",
         description="Keep the KV cache of a vLLM server in host memory and give it "
         "back when a prompt returns.",
@@ -64,16 +68,30 @@ def _parse(
     options, unknown = parser.parse_known_args(_with_negative_values(own))
     vllm_arguments = (*unknown, *verbatim)
     if vllm_arguments and not options.takes_vllm_arguments:
-        parser.error(f"unrecognized arguments: {' '.join(vllm_arguments)}")
+        parser.error(_unknown_words(vllm_arguments, options))
     return options, vllm_arguments
 
 
+def _unknown_words(words: tuple[str, ...], options: argparse.Namespace) -> str:
+    """What is not known, and the option that it may have been meant for."""
+    ours = vars(options).keys() - {"command", "run", "takes_vllm_arguments"}
+    known = [f"--{name.replace('_', '-')}" for name in sorted(ours)]
+    given = next((w.partition("=")[0] for w in words if w.startswith("--")), "")
+    near = difflib.get_close_matches(given, known, n=1) if given else []
+    hint = f"; did you mean {near[0]}" if near else ""
+    return (
+        f"unrecognized arguments: {' '.join(words)}{hint}; see kvcellar "
+        f"{options.command} --help"
+    )
+
+
 def _with_negative_values(given: list[str]) -> list[str]:
-    """Join ``--host-memory -3GiB``: its own check refuses it better than argparse."""
+    """Join ``--host-memory -3GiB``, so that it is read as a value."""
+    checked = _CHECKED_BY_PLAN if given[:1] == ["plan"] else {"--host-memory"}
     joined: list[str] = []
     for word in given:
         is_negative = word.startswith("-") and word[1:2].isdigit()
-        if is_negative and joined and joined[-1] == "--host-memory":
+        if is_negative and joined and joined[-1] in checked:
             joined[-1] += f"={word}"
         else:
             joined.append(word)

@@ -52,8 +52,8 @@ class Capacity:
         num_chunks: chunks that fit if there are no checkpoints.
         num_checkpoints: checkpoints that fit if there are no chunks.
         prompt_tokens: length of the typical prompt, in whole chunks.
-        num_prompts: prompts of that length that fit, each with its own chunks and the
-            checkpoint at its end.
+        prompt_bytes: of one such prompt: its own chunks and the checkpoint at its end.
+        num_prompts: such prompts that fit.
         groups: per group, in layout order.
     """
 
@@ -64,6 +64,7 @@ class Capacity:
     num_chunks: int
     num_checkpoints: int
     prompt_tokens: int
+    prompt_bytes: int
     num_prompts: int
     groups: tuple[GroupCapacity, ...]
 
@@ -105,6 +106,7 @@ def capacity(
         num_chunks=_num_that_fit(geometry, chunk),
         num_checkpoints=_num_that_fit(geometry, largest),
         prompt_tokens=boundary,
+        prompt_bytes=_num_bytes(layout, prompt),
         num_prompts=_num_that_fit(geometry, prompt),
         groups=_groups(layout, largest),
     )

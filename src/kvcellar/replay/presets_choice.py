@@ -89,7 +89,9 @@ def read_costs(path: str) -> dict[str, float]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"costs={path!r} cannot be read: {error.strerror}") from error
+        raise ConfigError(
+            f"costs={path!r} cannot be read: {error.strerror}; give a readable JSON file"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"costs={path!r} is no JSON: {error}") from error
     if not isinstance(content, dict):
@@ -141,7 +143,9 @@ def _assumed(
         return {"step_seconds": STEP_SECONDS}, ""
     gpu_name = (choice.gpu or DEFAULT_GPU).lower()
     gpu = gpu_named(gpu_name)
-    num_parameters = choice.active_parameters or active_parameters(model_name)
+    num_parameters = choice.active_parameters
+    if num_parameters is None:
+        num_parameters = active_parameters(model_name)
     if num_parameters is None:
         raise ConfigError(
             f"the number of parameters that a token of {model_name} uses is not "

@@ -1,5 +1,6 @@
 """The real vLLM on CPU with the connector attached; each scenario has its process."""
 
+import functools
 import json
 import os
 import re
@@ -8,6 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from engine_scenarios import BLOCK_TOKENS
+
+from kvcellar.demo.tiny import ensure_tiny
+from kvcellar.layout.models import model_layout
+from kvcellar.plan import make_plan
+from kvcellar.plan.options import request_of
+from kvcellar.plan.report.json import content_of
 
 pytestmark = pytest.mark.engine
 
@@ -27,6 +35,7 @@ MOST_CHUNKS_AT_FIRST = {"gemma3": 7 * 53, "qwen3-next": 7 * 6}
 ALARM = re.compile(r"Traceback|\bERROR\b|\bWARNING\b.*kvcellar: ")
 
 
+@functools.cache
 def run(scenario, model, mode="eager", *, is_alarming=False):
     done = subprocess.run(
         [sys.executable, str(SCRIPT), scenario, model, mode],
@@ -40,7 +49,7 @@ def run(scenario, model, mode="eager", *, is_alarming=False):
     assert 0 == done.returncode, done.stderr[-3000:]
     alarms = [line for line in done.stderr.splitlines() if ALARM.search(line)]
     assert is_alarming == bool(alarms), alarms
-    return json.loads(done.stdout)
+    return json.loads(done.stdout) | {"log": done.stderr}
 
 
 @pytest.mark.parametrize(
@@ -85,6 +94,58 @@ def test_a_busy_engine_ends_every_request_and_leaves_nothing(model, mode, num_re
     assert figures["counters"]["loaded_tokens"] > 0
     assert 0 == figures["counters"]["failed_jobs"]
     assert NOTHING_LEFT == figures["leftovers"]
+
+
+def plan_like(model, sizes, device_bytes):
+    """What ``kvcellar plan`` says of the scenarios' server, as JSON."""
+    options = {
+        "model": ensure_tiny(model),
+        "host_memory": "256MiB",
+        "mode": "eager",
+        "block_tokens": BLOCK_TOKENS[model],
+        "device_memory": device_bytes,
+        "max_model_len": sizes["max_model_tokens"],
+        "step_tokens": sizes["step_tokens"],
+        "no_async_scheduling": not sizes["is_async"],
+    }
+    return content_of(make_plan(request_of(options)))
+
+
+def assert_says_the_same(planned, sizes, log):
+    """Every line of both start-up reports, and the figures behind them."""
+    device, host = planned["device"], planned["host"]
+    assert sizes["arena_bytes"] == host["arena_bytes_per_rank"]
+    assert {name: device[name] for name in ("num_blocks", "num_tokens")} == {
+        name: sizes[name] for name in ("num_blocks", "num_tokens")
+    }
+    assert sizes["max_concurrency"] == device["max_concurrency"]
+    said = re.findall(r"kvcellar: (.*)", log)
+    reported = [line for line in said if line in host["log_lines"]]
+    assert list(host["log_lines"]) == reported
+    (tokens,) = re.findall(r"CPU (KV cache size: .*x)", log)
+    assert planned["device_log_line"] == tokens
+
+
+@pytest.mark.parametrize("model", LAST_BOUNDARY)
+def test_plan_equals_what_a_started_server_reports(model):
+    """Tokens, bytes, chunks, checkpoints and prompts, and the engine's own lines."""
+    figures = run("restore", model, "eager")
+    sizes = figures["sizes"]
+    planned = plan_like(model, sizes, str(device_bytes_of(model, sizes["num_blocks"])))
+    assert_says_the_same(planned, sizes, figures["log"])
+
+
+def test_plan_makes_the_engines_blocks_of_its_memory():
+    """1 GiB of device memory is cut into as many blocks, tokens and requests."""
+    figures = run("start", "qwen3-next")
+    planned = plan_like("qwen3-next", figures["sizes"], "1GiB")
+    assert_says_the_same(planned, figures["sizes"], figures["log"])
+
+
+def device_bytes_of(model, num_blocks):
+    """Device memory that holds exactly so many blocks."""
+    found = model_layout(ensure_tiny(model), block_tokens=BLOCK_TOKENS[model])
+    return num_blocks * found.row_bytes
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,77 @@
+"""What a reader should know before believing the figures, in sentences."""
+
+from collections.abc import Iterator
+
+from kvcellar.layout.models import ModelLayout
+from kvcellar.layout.models.options import DEFAULT_BLOCK_TOKENS
+from kvcellar.plan.figures import Figures
+from kvcellar.plan.timing import Timing
+from kvcellar.plan.words import size
+
+
+def notes_of(figures: Figures) -> tuple[str, ...]:
+    """All that apply, the most important first."""
+    return (
+        *_identical_ranks(figures),
+        *_raised_blocks(figures.model),
+        *_slabs(figures),
+        *_states(figures.model),
+        *_speeds(figures.timing),
+        "Answers are kept as well and take room like prompts (store_decoded).",
+        "Host memory does not lengthen the context: what one request computes must fit "
+        "the device. The device cache is as large with kvcellar as without.",
+        "Blocks are those of GPUs of compute capability 9, without speculative "
+        "decoding; if the engine logs another block size, give --block-tokens.",
+    )
+
+
+def _identical_ranks(figures: Figures) -> Iterator[str]:
+    num = figures.model.num_identical_ranks
+    if num > 1:
+        held = figures.host.asked_bytes_per_rank * figures.shape.ranks_per_server
+        yield (
+            f"The {num} ranks of a stage hold the same bytes and each keeps its own "
+            f"copy: {size(held)} hold what {size(held // num)} would once."
+        )
+
+
+def _raised_blocks(model: ModelLayout) -> Iterator[str]:
+    """Recurrent models: the engine makes blocks as long as a state is large."""
+    states = [g for g in model.layout.groups if g.kind.is_overwritten]
+    asked = model.options.block_tokens or DEFAULT_BLOCK_TOKENS
+    if states and states[0].tokens_per_block > asked:
+        yield (
+            f"The engine raises blocks from {asked} to {states[0].tokens_per_block} "
+            "tokens, so that a page of attention is as large as one recurrent state."
+        )
+
+
+def _slabs(figures: Figures) -> Iterator[str]:
+    host = figures.host
+    used, asked = size(host.arena_bytes_per_rank), size(host.asked_bytes_per_rank)
+    if used != asked:
+        yield (
+            f"Memory is cut in equal slabs: {used} of each rank's {asked} are used; "
+            "nothing is rounded up."
+        )
+
+
+def _states(model: ModelLayout) -> Iterator[str]:
+    if any(group.kind.is_overwritten for group in model.layout.groups):
+        yield (
+            "Recurrent state is kept where the engine hands it over: at the end of a "
+            "prompt and of shared prefixes, not at every multiple."
+        )
+
+
+def _speeds(timing: Timing | None) -> Iterator[str]:
+    if timing is None:
+        yield (
+            "Load and recompute times are left out: give --costs FILE, or "
+            "--active-parameters for a model that is not in the catalogue."
+        )
+    elif "preset" in timing.sources.values():
+        yield (
+            f"Speeds are assumed from published figures ({timing.preset}), not "
+            "measured; give --gpu, or this machine's with --costs FILE."
+        )

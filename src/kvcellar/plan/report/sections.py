@@ -1,0 +1,134 @@
+"""The smaller sections of a plan, as sentences and rows."""
+
+from collections.abc import Iterator
+
+from kvcellar.plan.figures import Figures
+from kvcellar.plan.groups import GroupFacts
+from kvcellar.plan.report.table import table
+from kvcellar.plan.timing import Timing
+from kvcellar.plan.words import count, duration, size
+
+
+def hits(figures: Figures) -> Iterator[str]:
+    """Where prompts can be resumed, and what that costs."""
+    units, stage = figures.units, figures.host.stages[0]
+    yield (
+        f"multiples of {units.chunk_tokens:,} tokens, set by {units.set_by}; the "
+        f"shortest prompt that can ever hit has {units.shortest_prompt_tokens:,} tokens"
+    )
+    checkpoint = (
+        f", and {size(stage.checkpoint_bytes)} for each point to resume at, however "
+        "long the prompt"
+        if stage.checkpoint_bytes
+        else ""
+    )
+    yield (
+        f"{size(stage.bytes_per_token)} per token on each rank "
+        f"({size(stage.chunk_bytes)} per chunk){checkpoint}"
+    )
+    yield (
+        f"the engine hashes blocks of {units.hash_block_tokens:,} tokens, and its own "
+        f"hits on the device are multiples of {units.alignment_tokens:,}"
+    )
+
+
+def times(timing: Timing | None) -> Iterator[str]:
+    """How long loading and computing take, and which wins from where on."""
+    if timing is None:
+        return
+    if timing.resumed_tokens:
+        rest = timing.prompt_tokens - timing.resumed_tokens
+        yield (
+            f"a prompt of {timing.prompt_tokens:,} tokens: "
+            f"{duration(timing.recompute_seconds)} to compute; or "
+            f"{duration(timing.load_seconds)} to load {timing.resumed_tokens:,} and "
+            f"{duration(timing.resumed_seconds - timing.load_seconds)} to compute the "
+            f"other {rest:,}"
+        )
+    fixed = (
+        f", and once {duration(timing.checkpoint_load_seconds)} for the checkpoint"
+        if timing.checkpoint_load_seconds
+        else ""
+    )
+    yield (
+        f"one chunk: {duration(timing.chunk_recompute_seconds)} to compute, "
+        f"{duration(timing.chunk_load_seconds)} to load{fixed}"
+    )
+    if timing.break_even_tokens is None:
+        yield "loading never pays at these speeds"
+    else:
+        yield f"break-even: loading pays from {timing.break_even_tokens:,} tokens on"
+    costs = timing.costs
+    yield (
+        f"at {costs.prefill_tokens_per_second:,.0f} prompt tokens/s, "
+        f"{costs.load_bytes_per_second / 1e9:.3g} GB/s to each GPU and "
+        f"{duration(costs.step_seconds)} per step"
+    )
+
+
+def modes(figures: Figures) -> Iterator[str]:
+    """What both modes would do, the recommended one first."""
+    advice, host = figures.advice, figures.host
+    if figures.device is None:
+        yield (
+            "eager, as long as the device's memory is unknown: each chunk is stored "
+            "when it is complete, so host memory also has what the device holds"
+        )
+        yield (
+            "lazy suits better if each GPU has more than "
+            f"{size(advice.lazy_above_device_bytes)} of KV cache: then host memory "
+            "holds less than twice what the device does, and lazy stores only what the "
+            "device is about to lose"
+        )
+        return
+    rule = "less than" if advice.mode == "lazy" else "at least"
+    yield (
+        f"{advice.mode} suits: host memory holds {count(host.num_prompts, 'prompt')} "
+        f"and the device {figures.device.num_prompts:,}, that is {advice.coverage:.2f} "
+        f"times as much and so {rule} twice"
+    )
+    yield (
+        f"eager: {advice.eager_prompts:,} different prompts in reach, since host "
+        "memory also has what the device holds; each chunk is stored when it is "
+        "complete"
+    )
+    yield (
+        f"lazy: up to {advice.lazy_prompts:,} in reach, device and host together; "
+        "chunks are stored when the device is about to lose them"
+    )
+
+
+def groups(figures: Figures) -> Iterator[str]:
+    """One row per group."""
+    heading = ("", "layers", "span", "block", "bytes", "on device", "keeps")
+    rows = [
+        (
+            group.name,
+            f"{group.num_layers}",
+            "-" if group.span_tokens is None else f"{group.span_tokens:,}",
+            f"{group.tokens_per_block:,}",
+            size(group.block_bytes),
+            size(group.device_block_bytes),
+            _kept(group),
+        )
+        for group in figures.groups
+    ]
+    yield from table([heading, *rows], left=(0, 6))
+
+
+def _kept(group: GroupFacts) -> str:
+    if not group.is_kept:
+        return "nothing: it cannot be found again"
+    if group.chunk_bytes:
+        return f"{size(group.chunk_bytes)} per chunk"
+    if group.checkpoint_blocks:
+        blocks = count(group.checkpoint_blocks, "block")
+        return f"{size(group.checkpoint_bytes)} per checkpoint ({blocks})"
+    return "nothing: no resume reads it"
+
+
+def log(figures: Figures) -> Iterator[str]:
+    """The lines to look for once the server runs."""
+    if figures.device is not None:
+        yield f"GPU {figures.device.log_line}"
+    yield from (f"kvcellar: {line}" for line in figures.host.log_lines)

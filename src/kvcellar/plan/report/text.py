@@ -1,0 +1,99 @@
+"""The plan as text: what to know first, then what to run, then where it comes from."""
+
+from collections.abc import Iterable, Iterator
+
+from kvcellar.plan.figures import Figures
+from kvcellar.plan.plan import Plan
+from kvcellar.plan.report import sections
+from kvcellar.plan.report.fits import fits
+from kvcellar.plan.report.table import wrapped
+from kvcellar.plan.timing import Timing
+from kvcellar.plan.words import count, duration, size
+
+
+def text_of(plan: Plan) -> str:
+    """All sections; commands, tables and log lines are never broken."""
+    figures = plan.figures
+    blocks = (
+        _title(figures),
+        _headline(figures),
+        "\n".join(_findings(plan)),
+        _section("run it", _commands(plan)),
+        _section("what fits", fits(figures)),
+        _section("how it multiplies", plan.products),
+        _prose("hits", sections.hits(figures)),
+        _prose("load or recompute", sections.times(figures.timing)),
+        _prose("eager or lazy", sections.modes(figures)),
+        _section("cache groups, one rank", sections.groups(figures)),
+        _section("the server's log will say", sections.log(figures)),
+        _prose("notes", plan.notes),
+    )
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in lines)])
+
+
+def _prose(title: str, sentences: Iterable[str]) -> str:
+    lines = [wrapped(sentence) for sentence in sentences]
+    return "\n".join([title, *lines]) if lines else ""
+
+
+def _title(figures: Figures) -> str:
+    shape = figures.shape
+    parallel = [
+        f"{name} {number}"
+        for name, number in (
+            ("tensor", shape.tensor_parallel),
+            ("pipeline", shape.pipeline_parallel),
+        )
+        if number > 1
+    ]
+    spread = f" ({' x '.join(parallel)} parallel)" if parallel else ""
+    if shape.data_parallel > 1:
+        spread += f" x {count(shape.data_parallel, 'replica')}"
+    return (
+        f"kvcellar plan: {figures.model.name}, {figures.model.cache_dtype} cache, "
+        f"{count(shape.ranks_per_server, 'GPU')}{spread}"
+    )
+
+
+def _headline(figures: Figures) -> str:
+    host, shape = figures.host, figures.shape
+    memory = size(host.asked_bytes_per_rank * shape.ranks_per_server)
+    each = " for each replica" if shape.data_parallel > 1 else ""
+    if not host.num_prompts:
+        return wrapped(
+            f"{memory} of host memory{each} holds no whole prompt of "
+            f"{host.prompt_tokens:,} tokens.",
+            *("", ""),
+        )
+    return wrapped(
+        f"{memory} of host memory{each} keeps {count(host.num_prompts, 'prompt')} of "
+        f"{host.prompt_tokens:,} tokens ready{_gain(figures.timing)}.",
+        *("", ""),
+    )
+
+
+def _gain(timing: Timing | None) -> str:
+    if timing is None or not timing.resumed_tokens:
+        return ""
+    source = "at assumed" if "preset" in timing.sources.values() else "at your"
+    return (
+        f"; one that returns starts to answer after {duration(timing.resumed_seconds)} "
+        f"instead of {duration(timing.recompute_seconds)} ({source} speeds)"
+    )
+
+
+def _findings(plan: Plan) -> Iterator[str]:
+    for finding in plan.findings:
+        yield wrapped(f"{finding.what}.", "! ", "  ")
+        yield wrapped(f"{finding.remedy}.", "  -> ", "     ")
+
+
+def _commands(plan: Plan) -> Iterator[str]:
+    if plan.commands.kvcellar_serve is not None:
+        yield plan.commands.kvcellar_serve
+        yield "or, the same:"
+    yield plan.commands.vllm_serve

@@ -1,0 +1,41 @@
+"""Figures as operators read them."""
+
+from kvcellar.layout.units import format_bytes
+
+_FEW_UNITS = 8  # from here on, rounding up to a whole unit costs little
+_SIZE_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def size(num_bytes: float) -> str:
+    """Bytes with a unit; without decimals where they say nothing."""
+    return format_bytes(num_bytes).replace(".00 ", " ")
+
+
+def option_size(num_bytes: int) -> str:
+    """Bytes as an option takes them, exactly."""
+    for unit, scale in _SIZE_UNITS:
+        if num_bytes >= scale and num_bytes % scale == 0:
+            return f"{num_bytes // scale}{unit}"
+    return str(num_bytes)
+
+
+def rounded_up(num_bytes: int) -> int:
+    """At least so many bytes, with few digits."""
+    for _, scale in _SIZE_UNITS:
+        if num_bytes >= _FEW_UNITS * scale:
+            return -(-num_bytes // scale) * scale
+    return num_bytes
+
+
+def count(number: int, noun: str) -> str:
+    """``1 rank`` or ``8 ranks``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Two or three digits, in the unit that suits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            value = seconds / scale
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return "0 ms" if seconds == 0 else f"{seconds / 1e-6:.2g} us"
