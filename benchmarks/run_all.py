@@ -14,7 +14,10 @@ from typing import Any
 from report import ROOT, describe_machine, format_rows, machine
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ("planner_lookup", "planner_idle", "planner_store", "host_bytes", "copies")
+SCRIPTS = (
+    *("planner_lookup", "planner_idle", "planner_store", "host_bytes", "copies"),
+    "start_up",
+)
 COPIES_QUICK = ("--rounds", "1", "--payloads", "65536")
 
 

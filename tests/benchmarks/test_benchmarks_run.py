@@ -14,7 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-SCRIPTS = ("planner_lookup", "planner_idle", "planner_store", "host_bytes", "copies")
+SCRIPTS = (
+    *("planner_lookup", "planner_idle", "planner_store", "host_bytes", "copies"),
+    "start_up",
+)
 
 
 def run(script: str, *args: str) -> str:
@@ -72,6 +75,14 @@ def test_planner_scripts_without_vllm(script: str, num_tables: int) -> None:
         for row in rows:
             assert row["kvcellar_us"] > 0
             assert row["simple_us"] is row["offloading_us"] is None
+
+
+def test_start_up_runs_whole_commands() -> None:
+    """Help and two plans, each in a process of its own."""
+    (rows,) = tables("start_up").values()
+    check_rows(rows)
+    words = [row["command"].split()[1] for row in rows]
+    assert ["--help", "plan", "plan"] == words
 
 
 def test_idle_needs_vllm() -> None:

@@ -56,7 +56,7 @@ def test_what_matters_comes_first(capsys):
         "how it multiplies",
         "64 GiB x 1 rank = 64 GiB",
         "hits",
-        "the\n  shortest prompt that can ever hit has 257 tokens",
+        "can ever hit has 257 tokens",
         "load or recompute",
         "break-even: loading pays from 256 tokens on",
         "eager or lazy",
