@@ -1,5 +1,6 @@
 """``kvcellar plan`` from its options to its output."""
 
+import itertools
 import json
 import shlex
 import subprocess
@@ -112,7 +113,7 @@ def test_the_vllm_line_is_accepted_by_the_connector():
         ("--tensor-parallel-size", "2"),
         ("--kv-cache-dtype", "fp8"),
         ("--max-num-batched-tokens", "4096"),
-    } <= set(zip(words, words[1:], strict=False))
+    } <= set(itertools.pairwise(words))
     assert "--no-async-scheduling" in words
     # It has no option for the chunk, so it cannot run this plan.
     assert planned.commands.kvcellar_serve is None

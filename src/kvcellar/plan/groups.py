@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from kvcellar.index.capacity import Capacity
-from kvcellar.layout.groups import CacheLayout
-from kvcellar.layout.models import ModelLayout
+from kvcellar.index.capacity import Capacity, GroupCapacity
+from kvcellar.layout.groups import CacheLayout, GroupLayout
+from kvcellar.layout.models import GroupPlan, ModelLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +48,45 @@ def groups_of(
         group.group_id: (group, counted)
         for group, counted in zip(layout.groups, capacity.groups, strict=True)
     }
-    facts = []
-    for planned in model.groups_all:
-        if planned.group_id not in kept:
-            facts.append(
-                GroupFacts(
-                    name=f"scratch group {planned.group_id}",
-                    num_layers=planned.num_layers,
-                    span_tokens=planned.span_tokens,
-                    is_kept=False,
-                    tokens_per_block=planned.tokens_per_block,
-                    block_bytes=planned.payload_bytes,
-                    device_block_bytes=planned.padded_bytes,
-                    chunk_bytes=0,
-                    checkpoint_blocks=0,
-                    checkpoint_bytes=0,
-                )
-            )
-            continue
-        group, counted = kept[planned.group_id]
-        facts.append(
-            GroupFacts(
-                name=counted.name,
-                num_layers=group.num_layers,
-                span_tokens=planned.span_tokens,
-                is_kept=True,
-                tokens_per_block=counted.tokens_per_block,
-                block_bytes=counted.block_bytes,
-                device_block_bytes=group.padded_bytes,
-                chunk_bytes=counted.blocks_per_chunk * counted.block_bytes,
-                checkpoint_blocks=counted.checkpoint_blocks,
-                checkpoint_bytes=counted.checkpoint_blocks * counted.block_bytes,
-            )
-        )
-    return tuple(facts)
+    return tuple(
+        _kept(planned, *kept[planned.group_id])
+        if planned.group_id in kept
+        else _scratch(planned)
+        for planned in model.groups_all
+    )
+
+
+def _kept(planned: GroupPlan, group: GroupLayout, counted: GroupCapacity) -> GroupFacts:
+    """A group that can be hit.
+
+    Args:
+        planned: the engine's view; its span is the whole window.
+        group: under the rules that serve.
+    """
+    return GroupFacts(
+        name=counted.name,
+        num_layers=group.num_layers,
+        span_tokens=planned.span_tokens,
+        is_kept=True,
+        tokens_per_block=counted.tokens_per_block,
+        block_bytes=counted.block_bytes,
+        device_block_bytes=group.padded_bytes,
+        chunk_bytes=counted.blocks_per_chunk * counted.block_bytes,
+        checkpoint_blocks=counted.checkpoint_blocks,
+        checkpoint_bytes=counted.checkpoint_blocks * counted.block_bytes,
+    )
+
+
+def _scratch(planned: GroupPlan) -> GroupFacts:
+    return GroupFacts(
+        name=f"scratch group {planned.group_id}",
+        num_layers=planned.num_layers,
+        span_tokens=planned.span_tokens,
+        is_kept=False,
+        tokens_per_block=planned.tokens_per_block,
+        block_bytes=planned.payload_bytes,
+        device_block_bytes=planned.padded_bytes,
+        chunk_bytes=0,
+        checkpoint_blocks=0,
+        checkpoint_bytes=0,
+    )

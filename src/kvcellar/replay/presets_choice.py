@@ -90,7 +90,7 @@ def read_costs(path: str) -> dict[str, float]:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"costs={path!r} cannot be read: {error.strerror}; give a readable JSON file"
+            f"costs={path!r} cannot be read: {error.strerror}; name a readable file"
         ) from error
     except ValueError as error:
         raise ConfigError(f"costs={path!r} is no JSON: {error}") from error

@@ -85,7 +85,7 @@ def modes(figures: Figures) -> Iterator[str]:
     yield (
         f"{advice.mode} suits: host memory holds {count(host.num_prompts, 'prompt')} "
         f"and the device {figures.device.num_prompts:,}, that is {advice.coverage:.2f} "
-        f"times as much and so {rule} twice"
+        f"times as much, {rule} twice"
     )
     yield (
         f"eager: {advice.eager_prompts:,} different prompts in reach, since host "
