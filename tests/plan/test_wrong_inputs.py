@@ -98,7 +98,7 @@ GENERATED = [
     for name, value in itertools.product(names, values)
 ]
 REMEDY = re.compile(
-    r"(?:;|, so) (use|write|give|name|remove|keep|pass|add|see|leave|lower|did you mean)\b|"
+    r"(?:;|, so) (use|write|give|name|remove|keep|pass|add|see|leave|lower|did you)\b|"
     r"at least \d+ bytes"
 )
 
