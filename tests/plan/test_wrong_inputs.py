@@ -40,6 +40,7 @@ IMPOSSIBLE: list[tuple[list[str], str]] = [
         ["--model", "deepseek-v4-flash", "--cache-dtype", "float16"],
         "cache_dtype='float16'",
     ),
+    ([*MODEL, "--state-dtype", "int8"], "state_dtype='int8'"),
     (["--model", "deepseek-v4-flash", "--block-tokens", "16"], "block_tokens=16"),
     ([*MODEL, "--block-tokens", "24"], "block_tokens=24"),
     ([*MODEL, "--chunk-tokens", "24"], "chunk_tokens=24"),

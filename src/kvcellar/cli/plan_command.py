@@ -37,6 +37,7 @@ OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "nodes": ("N", "machines that share the ranks"),
         "cache-dtype": ("NAME", "as --kv-cache-dtype"),
         "block-tokens": ("N", "as --block-size"),
+        "state-dtype": ("NAME", "as --mamba-ssm-cache-dtype"),
         "max-model-len": ("N", "longest context (default: the model's own)"),
         "step-tokens": ("N", "as --max-num-batched-tokens (default: the GPU's)"),
     },

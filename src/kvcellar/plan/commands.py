@@ -64,6 +64,7 @@ def _engine_options(figures: Figures) -> Iterator[str]:
         "--pipeline-parallel-size": (shape.pipeline_parallel, 1),
         "--data-parallel-size": (shape.data_parallel, 1),
         "--kv-cache-dtype": (request.cache_dtype, "auto"),
+        "--mamba-ssm-cache-dtype": (request.state_dtype, "auto"),
         "--block-size": (request.block_tokens, None),
         "--max-model-len": (_context_tokens(figures), None),
         "--max-num-batched-tokens": (limits.step_tokens, None),

@@ -84,6 +84,7 @@ def _model(request: PlanRequest) -> ModelLayout:
             block_tokens=request.block_tokens,
             tensor_parallel=request.shape.tensor_parallel,
             pipeline_parallel=num_stages,
+            state_dtype=request.state_dtype,
         )
 
     num_stages = request.shape.pipeline_parallel

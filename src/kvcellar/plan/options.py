@@ -29,6 +29,7 @@ def request_of(options: Options) -> PlanRequest:
         extra_config=_extra_config(options),
         cache_dtype=str(options.get("cache_dtype") or "auto"),
         block_tokens=_whole(options, "block_tokens"),
+        state_dtype=str(options.get("state_dtype") or "auto"),
         shape=ServerShape(
             tensor_parallel=_whole(options, "tensor_parallel") or 1,
             pipeline_parallel=_whole(options, "pipeline_parallel") or 1,

@@ -100,6 +100,7 @@ class PlanRequest:
     extra_config: Mapping[str, object] = field(default_factory=dict)
     cache_dtype: str = "auto"
     block_tokens: int | None = None
+    state_dtype: str = "auto"
     shape: ServerShape = field(default_factory=ServerShape)
     device_bytes: int | None = None
     node_bytes: int | None = None

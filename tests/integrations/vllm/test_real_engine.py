@@ -103,6 +103,7 @@ def plan_like(model, sizes, device_bytes):
         "host_memory": "256MiB",
         "mode": "eager",
         "block_tokens": BLOCK_TOKENS[model],
+        "state_dtype": "float32",  # as the engine's CPU kernels want it
         "device_memory": device_bytes,
         "max_model_len": sizes["max_model_tokens"],
         "step_tokens": sizes["step_tokens"],

@@ -43,6 +43,7 @@ def model_layout(
     block_tokens: int | None = None,
     tensor_parallel: int = 1,
     pipeline_parallel: int = 1,
+    state_dtype: str = "auto",
 ) -> ModelLayout:
     """The cache layout that vLLM 0.32 gives a model on GPUs, without running it.
 
@@ -56,13 +57,14 @@ def model_layout(
         block_tokens: the engine's ``--block-size``; None leaves it to the model.
         tensor_parallel: ranks that share each layer.
         pipeline_parallel: stages that share out the layers.
+        state_dtype: the engine's ``--mamba-ssm-cache-dtype``, for recurrent models.
 
     Raises:
         ConfigError: there is no such model or file, or the options do not fit it.
         IncompatibleError: the model's architecture is not known, or cannot be served.
     """
     options = ServingOptions(
-        cache_dtype, block_tokens, tensor_parallel, pipeline_parallel
+        cache_dtype, block_tokens, tensor_parallel, pipeline_parallel, state_dtype
     )
     return plan_model(_config(model), options)
 

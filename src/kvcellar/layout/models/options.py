@@ -15,6 +15,9 @@ CACHE_DTYPES = (
 )
 """Supported values of the engine's ``--kv-cache-dtype``."""
 
+STATE_DTYPES = ("auto", "bfloat16", "float16", "float32")
+"""Values of the engine's ``--mamba-ssm-cache-dtype``; its CPU kernels take the last."""
+
 DEFAULT_BLOCK_TOKENS = 16
 """Source: CacheConfig.DEFAULT_BLOCK_SIZE, vLLM 0.32."""
 
@@ -34,6 +37,7 @@ class ServingOptions:
         block_tokens: the engine's ``--block-size``; None leaves it to the model.
         tensor_parallel: ranks that share each layer.
         pipeline_parallel: stages that share out the layers.
+        state_dtype: type of recurrent states, one of ``STATE_DTYPES``.
 
     Raises:
         ConfigError: a value is unknown or not positive.
@@ -43,12 +47,18 @@ class ServingOptions:
     block_tokens: int | None = None
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    state_dtype: str = "auto"
 
     def __post_init__(self) -> None:
         if self.cache_dtype not in CACHE_DTYPES:
             raise ConfigError(
                 f"cache_dtype={self.cache_dtype!r} is not known to kvcellar; use one "
                 f"of {', '.join(CACHE_DTYPES)}"
+            )
+        if self.state_dtype not in STATE_DTYPES:
+            raise ConfigError(
+                f"state_dtype={self.state_dtype!r} is not known to kvcellar; use one "
+                f"of {', '.join(STATE_DTYPES)}"
             )
         numbers = {
             "block_tokens": 1 if self.block_tokens is None else self.block_tokens,

@@ -49,7 +49,7 @@ def gated_delta_net(config: ModelConfig, options: ServingOptions) -> ModelLayers
             "linear_attention" if (i + 1) % interval else "full_attention"
             for i in range(num_layers)
         ]
-    state = _delta_net_state(config, options.tensor_parallel)
+    state = _delta_net_state(config, options)
     return _mixed(config, options, names, state)
 
 
@@ -71,7 +71,7 @@ def nemotron_h(config: ModelConfig, options: ServingOptions) -> ModelLayers:
             f"{config.name}: the configuration has no hybrid_override_pattern, which "
             "says what each layer is"
         )
-    state = _mamba2_state(config, options.tensor_parallel)
+    state = _mamba2_state(config, options)
     return _mixed(config, options, names, state)
 
 
@@ -114,7 +114,8 @@ def _attention_for(
     return heads.cache(unit * num_units, CacheForm.FULL)
 
 
-def _delta_net_state(config: ModelConfig, num_ranks: int) -> StateCache:
+def _delta_net_state(config: ModelConfig, options: ServingOptions) -> StateCache:
+    num_ranks = options.tensor_parallel
     num_keys = config.integer("linear_num_key_heads")
     num_values = config.integer("linear_num_value_heads")
     key_size = config.integer("linear_key_head_dim")
@@ -125,10 +126,12 @@ def _delta_net_state(config: ModelConfig, num_ranks: int) -> StateCache:
         (kernel - 1, share_of(width, num_ranks, "convolution channels")),
         (share_of(num_values, num_ranks, "value heads"), value_size, key_size),
     )
-    return StateCache(1, shapes, _state_dtypes(config, config.get("mamba_ssm_dtype")))
+    dtypes = _state_dtypes(config, options, config.get("mamba_ssm_dtype"))
+    return StateCache(1, shapes, dtypes)
 
 
-def _mamba2_state(config: ModelConfig, num_ranks: int) -> StateCache:
+def _mamba2_state(config: ModelConfig, options: ServingOptions) -> StateCache:
+    num_ranks = options.tensor_parallel
     num_heads = config.integer("mamba_num_heads")
     head_size = config.integer("mamba_head_dim")
     state_size = config.integer("ssm_state_size", "mamba_state_dim")
@@ -142,13 +145,20 @@ def _mamba2_state(config: ModelConfig, num_ranks: int) -> StateCache:
         (kernel - 1, share_of(width, num_ranks, "convolution channels")),
         (share_of(num_heads, num_ranks, "state heads"), head_size, state_size),
     )
-    dtypes = _state_dtypes(config, config.get("mamba_ssm_cache_dtype") or "float32")
+    own = config.get("mamba_ssm_cache_dtype") or "float32"
+    dtypes = _state_dtypes(config, options, own)
     # Mamba-2 can set a state aside in the middle of a prefill.
     return StateCache(1, shapes, dtypes, num_checkpoint_blocks=1)
 
 
-def _state_dtypes(config: ModelConfig, recurrent: Any) -> tuple[str, str]:
-    """Types of the convolution's and the recurrent part."""
+def _state_dtypes(
+    config: ModelConfig, options: ServingOptions, own: Any
+) -> tuple[str, str]:
+    """Types of the convolution's and the recurrent part.
+
+    Args:
+        own: of the recurrent part, as the model wants it; None leaves it open.
+    """
     dtype = config.dtype
-    is_own = recurrent not in (None, "auto")
-    return dtype, str(recurrent) if is_own else dtype
+    chosen = own if options.state_dtype == "auto" else options.state_dtype
+    return dtype, str(chosen) if chosen not in (None, "auto") else dtype
