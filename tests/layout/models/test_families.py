@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kvcellar.errors import ConfigError, IncompatibleError
+from kvcellar.layout.models import model_layout
 from kvcellar.layout.models.config import ModelConfig
 from kvcellar.layout.models.families import ARCHITECTURES, model_layers
 from kvcellar.layout.models.families.parts import ModelLayers
@@ -394,6 +395,7 @@ def test_an_unknown_architecture_is_named_with_those_that_are_known():
     ("options", "message"),
     [
         ({"cache_dtype": "int3"}, "cache_dtype='int3'"),
+        ({"state_dtype": "int8"}, "state_dtype='int8'"),
         ({"block_tokens": 0}, "block_tokens=0"),
         ({"tensor_parallel": 0}, "tensor_parallel=0"),
         ({"pipeline_parallel": -1}, "pipeline_parallel=-1"),
@@ -403,3 +405,15 @@ def test_impossible_options_are_refused(options: dict[str, Any], message: str):
     """Each with its value."""
     with pytest.raises(ConfigError, match=message):
         ServingOptions(**options)
+
+
+@pytest.mark.parametrize("name", ["qwen3-next", "nemotron-h"])
+def test_states_are_of_the_type_that_was_asked_for(name: str):
+    """The recurrent part alone; ``auto`` is the model's own choice."""
+    sizes = {
+        chosen: model_layout(name, state_dtype=chosen).layout.groups[0].payload_bytes
+        for chosen in ("auto", "bfloat16", "float32")
+    }
+    assert sizes["bfloat16"] < sizes["float32"]
+    own = {"qwen3-next": "bfloat16", "nemotron-h": "float32"}[name]
+    assert sizes["auto"] == sizes[own]
