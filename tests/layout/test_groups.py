@@ -9,6 +9,7 @@ from kvcellar.layout.groups import (
     GroupLayout,
     make_layout,
     smallest_chunk_tokens,
+    with_chosen_chunk,
     with_chunk_tokens,
 )
 
@@ -108,3 +109,16 @@ def test_refuses_a_group_without_bytes() -> None:
     """A rank that holds none of a group's layers cannot be served."""
     with pytest.raises(IncompatibleError, match="group 0 holds no bytes"):
         layout(group(0, AttentionKind.FULL, 16, payload_bytes=0))
+
+
+def test_a_users_chunk_is_tokens_or_blocks_of_the_smallest_chunk():
+    """Neither leaves the layout as it is; what does not fit is refused."""
+    group = GroupLayout(0, AttentionKind.FULL, 16, 100, 100, 1)
+    layout = make_layout(
+        [group], hash_block_tokens=16, alignment_tokens=16, scheduler_block_tokens=16
+    )
+    assert layout is with_chosen_chunk(layout, None, None)
+    assert 48 == with_chosen_chunk(layout, 48, None).chunk_tokens
+    assert 64 == with_chosen_chunk(layout, None, 4).chunk_tokens
+    with pytest.raises(ConfigError, match="chunk_tokens=24"):
+        with_chosen_chunk(layout, 24, None)

@@ -13,6 +13,7 @@ from plans import plan_of
 import kvcellar
 from kvcellar.cli import main, plan_command
 from kvcellar.config import settings_from_extra_config
+from kvcellar.layout.models import MODEL_NAMES
 from kvcellar.plan.report.json import content_of
 from kvcellar.plan.report.text import text_of
 from kvcellar.replay.presets import GPUS
@@ -130,6 +131,14 @@ def test_the_serve_line_parses_as_what_was_planned():
         options.mode,
     )
     assert ["--tensor-parallel-size", "4"] == rest
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_every_model_of_the_catalogue_has_a_name_on_the_hub(name):
+    """So that both lines can be run as they are."""
+    commands = plan_of(name, host_memory="64GiB").commands
+    owner, slash, _ = shlex.split(commands.vllm_serve)[2].partition("/")
+    assert (True, "/") == (bool(owner), slash)
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])

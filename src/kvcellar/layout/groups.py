@@ -191,6 +191,23 @@ def with_chunk_tokens(layout: CacheLayout, chunk_tokens: int) -> CacheLayout:
     )
 
 
+def with_chosen_chunk(
+    layout: CacheLayout, chunk_tokens: int | None, blocks_per_chunk: int | None
+) -> CacheLayout:
+    """The same layout with the chunk that a user's settings name.
+
+    Args:
+        chunk_tokens: tokens per chunk, or None.
+        blocks_per_chunk: the same as a multiple of the layout's own chunk; wins.
+
+    Raises:
+        ConfigError: the chunk does not fit the model.
+    """
+    if blocks_per_chunk is not None:
+        chunk_tokens = blocks_per_chunk * layout.chunk_tokens
+    return layout if chunk_tokens is None else with_chunk_tokens(layout, chunk_tokens)
+
+
 def _check_group(group: GroupLayout, hash_block_tokens: int) -> None:
     if group.tokens_per_block % hash_block_tokens:
         raise IncompatibleError(

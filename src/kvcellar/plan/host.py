@@ -15,7 +15,7 @@ from kvcellar.config import (
 )
 from kvcellar.errors import ConfigError
 from kvcellar.index.capacity import Capacity, capacity, describe
-from kvcellar.layout.groups import CacheLayout, with_chunk_tokens
+from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import plan_geometry
 from kvcellar.plan.shape import ServerShape
 from kvcellar.plan.words import rounded_up
@@ -77,20 +77,6 @@ def checked_settings(extra: Mapping[str, object]) -> Settings:
             "host memory; keep one of them"
         )
     return settings_from_extra_config(extra)
-
-
-def with_chosen_chunk(layout: CacheLayout, settings: Settings) -> CacheLayout:
-    """The layout with the chunk that was asked for, as the connector cuts it.
-
-    Raises:
-        ConfigError: the chunk does not fit the model.
-    """
-    chunk_tokens = settings.chunk_tokens
-    if settings.blocks_per_chunk is not None:
-        chunk_tokens = settings.blocks_per_chunk * layout.chunk_tokens
-    if chunk_tokens is None:
-        return layout
-    return with_chunk_tokens(layout, chunk_tokens)
 
 
 def server_bytes_for(

@@ -3,17 +3,12 @@
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.errors import ConfigError, IncompatibleError
-from kvcellar.layout.groups import CacheLayout
+from kvcellar.layout.groups import CacheLayout, with_chosen_chunk
 from kvcellar.layout.models import ModelLayout, model_layout
 from kvcellar.plan.device import DevicePlan, blocks_per_prompt, plan_device
 from kvcellar.plan.figures import Figures
 from kvcellar.plan.groups import groups_of
-from kvcellar.plan.host import (
-    HostPlan,
-    checked_settings,
-    plan_host,
-    with_chosen_chunk,
-)
+from kvcellar.plan.host import HostPlan, checked_settings, plan_host
 from kvcellar.plan.modes import ModeAdvice, advise_mode
 from kvcellar.plan.request import PlanRequest
 from kvcellar.plan.timing import Timing, plan_timing
@@ -67,7 +62,8 @@ def served_layouts(model: ModelLayout, settings: Settings) -> tuple[CacheLayout,
             kept = model.without_dead_state
         except IncompatibleError:  # then serving keeps the states, too
             kept = model
-    return tuple(with_chosen_chunk(stage.layout, settings) for stage in kept.stages)
+    chosen = (settings.chunk_tokens, settings.blocks_per_chunk)
+    return tuple(with_chosen_chunk(stage.layout, *chosen) for stage in kept.stages)
 
 
 def _model(request: PlanRequest) -> ModelLayout:

@@ -6,7 +6,7 @@ from kvcellar.config import Settings
 from kvcellar.errors import ConfigError, IncompatibleError
 from kvcellar.integrations.vllm.dead_state import with_proven_dead_states
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
-from kvcellar.layout.groups import CacheLayout, with_chunk_tokens
+from kvcellar.layout.groups import CacheLayout, with_chosen_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,11 +46,7 @@ def layout_for(
         payload_bytes_by_group=payload_bytes,
         has_drafter=drafts_with_own_layers(vllm_config),
     )
-    chunk_tokens = settings.chunk_tokens
-    if settings.blocks_per_chunk is not None:
-        chunk_tokens = settings.blocks_per_chunk * layout.chunk_tokens
-    if chunk_tokens is not None:
-        layout = with_chunk_tokens(layout, chunk_tokens)
+    layout = with_chosen_chunk(layout, settings.chunk_tokens, settings.blocks_per_chunk)
     if settings.dead_state:
         layout = with_proven_dead_states(layout, kv_cache_config)
     return layout
