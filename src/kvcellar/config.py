@@ -289,3 +289,6 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
     "spaced_checkpoint_share": ("spaced_checkpoint_share", _share),
 }
+
+SETTING_KEYS = frozenset(_KEYS)
+"""Every key of ``kv_connector_extra_config`` that is read here."""

@@ -7,7 +7,13 @@ import sys
 from collections.abc import Sequence
 
 import kvcellar
-from kvcellar.cli import demo_command, plan_command, replay_command, serve_command
+from kvcellar.cli import (
+    demo_command,
+    doctor_command,
+    plan_command,
+    replay_command,
+    serve_command,
+)
 from kvcellar.cli.parser import EXIT_USAGE, OneLineParser
 from kvcellar.errors import CellarError, ConfigError
 
@@ -16,7 +22,13 @@ EXIT_OK, EXIT_FAILED = 0, 1
 _CHECKED_BY_PLAN = {f"--{name}" for name in plan_command.VALUES}
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
-_COMMANDS = (serve_command, demo_command, plan_command, replay_command)
+_COMMANDS = (
+    serve_command,
+    plan_command,
+    doctor_command,
+    demo_command,
+    replay_command,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,6 +78,9 @@ def _parse(
         split = given.index("--")
         own, verbatim = given[:split], given[split + 1 :]
     options, unknown = parser.parse_known_args(_with_negative_values(own))
+    if unknown and getattr(options, "needs_separator", False):
+        wrong = " ".join(unknown)
+        parser.error(f"unrecognized arguments: {wrong} (a server's come after --)")
     vllm_arguments = (*unknown, *verbatim)
     if vllm_arguments and not options.takes_vllm_arguments:
         parser.error(_unknown_words(vllm_arguments, options))

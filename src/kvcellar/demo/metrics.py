@@ -66,6 +66,11 @@ class Samples:
         ]
         return round(sum(values)) if values else None
 
+    def labels_of(self, name: str) -> dict[str, str]:
+        """Labels of the first series of ``name``; empty if there is none."""
+        found = (sample.labels for sample in self._samples if sample.name == name)
+        return next(found, {})
+
     def token_sources(self) -> TokenSources:
         """Prompt tokens of all requests so far, by source."""
         return TokenSources(

@@ -10,7 +10,7 @@ from kvcellar.demo.recipes import RECIPES
 from kvcellar.demo.script import LONGEST_PROMPT_TOKENS, MAX_MODEL_TOKENS
 from kvcellar.demo.tiny import ensure_tiny
 from kvcellar.errors import ConfigError
-from kvcellar.serve.preflight import check_model
+from kvcellar.serve.model import check_model
 
 SERVED_NAME = "demo"
 

@@ -1,0 +1,136 @@
+"""Host memory against the model and the device: does it hold enough to matter?"""
+
+from collections.abc import Iterator
+
+from kvcellar.doctor.checks.check import Check
+from kvcellar.doctor.facts import Facts
+from kvcellar.doctor.finding import Finding, error, note, ok, warning
+from kvcellar.doctor.sizing import Sizing
+from kvcellar.layout.units import format_bytes
+
+_ROUNDING_NOTED = 0.02
+_ROUNDING_WARNED = 0.1
+_TWICE = 2  # Source: docs/design.md, section 6: below this, lazy
+
+
+def find_figures(facts: Facts) -> Iterator[Finding]:
+    """Whether the model's cache can be worked out, and host memory be cut for it."""
+    if facts.sizing_problem:
+        yield note(
+            "no figures for this model",
+            facts.sizing_problem,
+            "pass the folder of a model whose family is known, to have sizes checked",
+        )
+    if facts.sizing is None:
+        return
+    if facts.sizing.problem:
+        what, _, remedy = facts.sizing.problem.partition("; ")
+        yield error(
+            what,
+            "the connector refuses it when it starts",
+            remedy or "give more host_memory",
+        )
+        return
+    figures = facts.sizing.figures
+    if figures is None:
+        return
+    if figures.num_prompts == 0:
+        yield error(
+            f"host memory does not hold one prompt of {figures.prompt_tokens} tokens",
+            f"it takes {format_bytes(sum(facts.sizing.prompt_bytes))} on each rank, of "
+            f"{format_bytes(figures.arena_bytes)}",
+            "give more host_memory",
+        )
+        return
+    yield ok(
+        f"host memory holds {figures.num_prompts} prompts of {figures.prompt_tokens} "
+        "tokens"
+    )
+
+
+def find_device(facts: Facts) -> Iterator[Finding]:
+    """Host memory that only mirrors what the device still has."""
+    sizing, configuration = facts.sizing, facts.configuration
+    if sizing is None or sizing.figures is None or configuration is None:
+        return
+    on_device, in_host = sizing.num_device_prompts, sizing.figures.num_prompts
+    settings = configuration.settings
+    if on_device is None or settings is None:
+        return
+    words = (
+        f"host memory holds {in_host} prompts of {sizing.prompt_tokens} tokens, the "
+        f"device {on_device}"
+    )
+    if in_host >= _TWICE * on_device:
+        yield ok(words)
+    elif settings.mode == "lazy" and in_host > on_device:
+        yield ok(f"{words}; lazy mode does not store them twice")
+    elif in_host > on_device:
+        yield note(
+            words,
+            "eager mode stores what the device still holds, so little is gained over "
+            "the device alone",
+            f"use mode lazy, or {_twice_the_device(sizing, configuration.num_ranks)}",
+        )
+    else:
+        yield warning(
+            words,
+            "what is stored is mostly still on the device, so host memory adds "
+            f"{'little' if settings.mode == 'lazy' else 'nothing'}",
+            f"use mode lazy and {_twice_the_device(sizing, configuration.num_ranks)}",
+        )
+
+
+def _twice_the_device(sizing: Sizing, num_ranks: int) -> str:
+    prompts = _TWICE * (sizing.num_device_prompts or 0)
+    num_bytes = prompts * sum(sizing.prompt_bytes) * num_ranks
+    return f"host_memory of {format_bytes(num_bytes)} or more, twice the device"
+
+
+def find_rounding(facts: Facts) -> Iterator[Finding]:
+    """Bytes that are asked for and not mapped, or the other way round."""
+    sizing = facts.sizing
+    if sizing is None or sizing.figures is None or sizing.host_bytes is None:
+        return
+    mapped, asked = sizing.figures.arena_bytes, sizing.host_bytes
+    unused = (asked - mapped) / asked
+    words = f"{format_bytes(asked)} per rank asked for, {format_bytes(mapped)} mapped"
+    if unused <= _ROUNDING_NOTED:
+        yield ok(f"{words}: nothing is rounded up")
+        return
+    level = warning if unused > _ROUNDING_WARNED else note
+    yield level(
+        words,
+        f"{unused:.0%} is too small a rest for this model's cells and is left unused; "
+        "no more than asked is ever taken",
+        "give more host_memory: the loss shrinks with size",
+    )
+
+
+def find_pools(facts: Facts) -> Iterator[Finding]:
+    """Which of the two costs of a prompt decides how many fit."""
+    sizing = facts.sizing
+    if sizing is None:
+        return
+    chunks, checkpoint = sizing.prompt_bytes
+    words = (
+        f"a prompt of {sizing.prompt_tokens} tokens takes {format_bytes(chunks)} of "
+        f"chunks and {format_bytes(checkpoint)} for its checkpoint"
+    )
+    if checkpoint <= chunks:
+        yield ok(f"{words}; both draw from one pool")
+        return
+    yield note(
+        words,
+        "checkpoints bind: how many resume points are kept decides what fits, more "
+        "than tokens do; both draw from one pool, so nothing has to be split",
+        "keep spaced_checkpoint_share low for short prompts",
+    )
+
+
+CHECKS = (
+    Check("figures", "does host memory hold prompts of this model?", find_figures),
+    Check("device", "is host memory larger than the device's cache?", find_device),
+    Check("rounding", "is as much taken as was asked for?", find_rounding),
+    Check("pools", "do chunks or checkpoints decide what fits?", find_pools),
+)

@@ -1,0 +1,164 @@
+"""What a running server's counters say about stores, loads and misses."""
+
+from collections.abc import Iterator
+
+from kvcellar.doctor.checks.check import Check
+from kvcellar.doctor.facts import Facts
+from kvcellar.doctor.finding import Finding, note, ok, warning
+from kvcellar.doctor.server import Server
+from kvcellar.layout.units import format_bytes
+
+ENOUGH_TOKENS = 10_000
+"""Prompt tokens before silence means something."""
+
+_MANY_LOST = 0.01
+_MANY_EVICTED = 0.5
+_FEW_LOADED = 0.1
+
+
+def _counting(facts: Facts) -> Server | None:
+    """The server, if it counts for us."""
+    server = facts.server
+    return server if server is not None and server.has_kvcellar else None
+
+
+def find_stores(facts: Facts) -> Iterator[Finding]:
+    """Nothing stored, although prompts were computed."""
+    server = _counting(facts)
+    if server is None or server.samples is None:
+        return
+    chunks = server.count("kvcellar_stored_chunks_total")
+    points = server.count("kvcellar_stored_checkpoints_total")
+    computed = server.samples.token_sources().computed_tokens
+    if chunks or points:
+        yield ok(f"{chunks} chunks and {points} checkpoints were stored")
+    elif computed < ENOUGH_TOKENS:
+        yield ok(f"nothing stored yet; {computed} prompt tokens were computed")
+    else:
+        yield warning(
+            f"{computed} prompt tokens were computed and nothing was stored",
+            "prompts shorter than a chunk, max_store_tokens, second-touch admission or "
+            "lazy mode on a device that is never full can do that",
+            "compare the server's log of chunk sizes with your prompts",
+        )
+
+
+def find_loads(facts: Facts) -> Iterator[Finding]:
+    """Much stored, nothing ever served from it."""
+    server = _counting(facts)
+    if server is None or server.samples is None:
+        return
+    stored = server.count("kvcellar_stored_bytes_total")
+    loaded = server.count("kvcellar_loaded_tokens_total")
+    sources = server.samples.token_sources()
+    total = sources.computed_tokens + sources.device_tokens + sources.host_tokens
+    if loaded or not stored or total < ENOUGH_TOKENS:
+        yield ok(f"{loaded} of {total} prompt tokens came from host memory")
+    elif server.count("kvcellar_evicted_chunks_total"):
+        yield warning(
+            f"{format_bytes(stored)} stored, nothing loaded, and chunks are evicted",
+            "host memory is too small to keep prompts until they return, or they do "
+            "not return",
+            "give more host_memory; kvcellar replay says how much would help",
+        )
+    elif sources.device_tokens > sources.computed_tokens:
+        yield note(
+            f"{format_bytes(stored)} stored, nothing loaded: the device still has it",
+            f"{sources.device_tokens} of {total} prompt tokens were device hits, so "
+            "host memory is not needed yet",
+        )
+    else:
+        yield warning(
+            f"{format_bytes(stored)} stored, nothing loaded, nothing evicted",
+            "no prompt began like an earlier one: another salt, adapter or picture, or "
+            "a changing text at the beginning such as the time",
+            "put what changes last, and compare two prompts that should match",
+        )
+
+
+def find_room(facts: Facts) -> Iterator[Finding]:
+    """A pool so full of pinned cells that nothing new fits."""
+    server = _counting(facts)
+    if server is None:
+        return
+    refused = server.count("kvcellar_stores_without_room_total")
+    if not refused:
+        yield ok("every store found room")
+        return
+    yield warning(
+        f"{refused} chunks or checkpoints found all of host memory pinned",
+        "running requests pin what they have stored, so a pool smaller than what runs "
+        "at once takes nothing new",
+        "give more host_memory, lower --max-num-seqs, or use mode lazy",
+    )
+
+
+def find_copies(facts: Facts) -> Iterator[Finding]:
+    """Copies and loads that failed."""
+    server = _counting(facts)
+    if server is None:
+        return
+    failed = server.count("kvcellar_failed_jobs_total")
+    refused = server.count("kvcellar_refused_loads_total")
+    if failed:
+        yield warning(
+            f"{failed} copies failed on a rank",
+            "each cost a recompute; memory or a driver may be failing",
+            "read the workers' log lines of kvcellar, and the kernel's log",
+        )
+    if refused:
+        yield warning(
+            f"{refused} loads could not be planned",
+            "what had been promised was computed instead",
+            "please report it, with the server's log at debug level",
+        )
+    if not failed and not refused:
+        yield ok("no copy failed")
+
+
+def find_lost(facts: Facts) -> Iterator[Finding]:
+    """Lazy stores that came too late."""
+    server = _counting(facts)
+    if server is None:
+        return
+    lost = server.count("kvcellar_lost_chunks_total")
+    stored = server.count("kvcellar_stored_chunks_total")
+    if lost <= _MANY_LOST * (lost + stored):
+        yield ok(f"{lost} chunks were lost before they were stored")
+        return
+    yield warning(
+        f"{lost} chunks left the device before they were stored, {stored} were stored",
+        "lazy mode waits until the device is about to lose a chunk, and steps were "
+        "faster than the copies",
+        "use mode eager, or lower --max-num-batched-tokens",
+    )
+
+
+def find_churn(facts: Facts) -> Iterator[Finding]:
+    """What is stored is evicted before anybody asks for it."""
+    server = _counting(facts)
+    if server is None:
+        return
+    stored = server.count("kvcellar_stored_chunks_total")
+    evicted = server.count("kvcellar_evicted_chunks_total")
+    written = server.count("kvcellar_stored_bytes_total")
+    read = server.count("kvcellar_loaded_bytes_total")
+    if evicted < _MANY_EVICTED * stored or read >= _FEW_LOADED * written or not read:
+        yield ok(f"{evicted} chunks were evicted of {stored} stored")
+        return
+    yield warning(
+        f"{evicted} of {stored} chunks were evicted, {format_bytes(written)} stored, "
+        f"{format_bytes(read)} loaded",
+        "most of what is stored goes before it is used",
+        'give more host_memory, or try "admission": "second-touch"',
+    )
+
+
+CHECKS = (
+    Check("stores", "is anything stored?", find_stores),
+    Check("loads", "is what is stored ever loaded?", find_loads),
+    Check("room", "is host memory full of pinned cells?", find_room),
+    Check("copies", "do copies fail?", find_copies),
+    Check("lost", "do lazy stores come in time?", find_lost),
+    Check("churn", "is it evicted before it is used?", find_churn),
+)

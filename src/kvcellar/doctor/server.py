@@ -1,0 +1,130 @@
+"""What a running server tells over HTTP; it is only asked, never changed."""
+
+import contextlib
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvcellar.demo.metrics import Samples, parse_metrics
+from kvcellar.errors import ConfigError
+
+_TIMEOUT_SECONDS = 10.0
+_MAX_BYTES = 2**26
+_INFO = "vllm:cache_config_info"
+# A server's own address is asked directly, whatever proxies the environment names.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One moment of a server.
+
+    Attributes:
+        url: where it was asked.
+        problem: why it did not answer; empty if it did.
+        version: vLLM's version, as the server says.
+        max_tokens_by_model: longest request by name of each model served.
+        samples: its metrics; None if it has none.
+    """
+
+    url: str
+    problem: str = ""
+    version: str = ""
+    max_tokens_by_model: Mapping[str, int] = field(default_factory=dict)
+    samples: Samples | None = None
+
+    def total(self, name: str, **labels: str) -> int | None:
+        """A metric's sum over all engines; None if it is not there."""
+        return None if self.samples is None else self.samples.total(name, **labels)
+
+    def count(self, name: str) -> int:
+        """A counter's sum over all engines; 0 if it is not there."""
+        return self.total(name) or 0
+
+    @property
+    def cache_settings(self) -> Mapping[str, str]:
+        """The engine's own cache settings, by vLLM's names; empty if untold."""
+        return {} if self.samples is None else self.samples.labels_of(_INFO)
+
+    @property
+    def has_kvcellar(self) -> bool:
+        """Whether the server exports metrics of ours."""
+        return self.total("kvcellar_host_capacity_bytes") is not None
+
+
+def read_server(url: str) -> Server:
+    """Ask a server for its version, models and metrics.
+
+    Raises:
+        ConfigError: the URL is none of HTTP.
+    """
+    base = _base_of(url)
+    try:
+        with contextlib.suppress(urllib.error.HTTPError):
+            _get(f"{base}/health")
+        return Server(
+            base,
+            version=_version(base),
+            max_tokens_by_model=_models(base),
+            samples=_samples(base),
+        )
+    except (OSError, http.client.HTTPException) as cause:
+        reason = getattr(cause, "reason", None) or cause
+        return Server(base, problem=str(reason) or type(cause).__name__)
+
+
+def _base_of(url: str) -> str:
+    """Scheme, host and port; a path such as ``/v1`` is cut off."""
+    with_scheme = url if "://" in url else f"http://{url}"
+    parts = urllib.parse.urlsplit(with_scheme)
+    try:
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_usable = is_usable and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ConfigError(
+            f"server={url!r} is no address; write it like http://127.0.0.1:8000"
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _get(url: str) -> str:
+    with _DIRECT.open(url, timeout=_TIMEOUT_SECONDS) as response:
+        content: bytes = response.read(_MAX_BYTES)
+    return content.decode("utf-8", errors="replace")
+
+
+def _json(url: str) -> object:
+    """What a path answers; None where the server does not have it."""
+    try:
+        return json.loads(_get(url))
+    except (urllib.error.HTTPError, ValueError):
+        return None
+
+
+def _version(base: str) -> str:
+    answer = _json(f"{base}/version")
+    return str(answer.get("version", "")) if isinstance(answer, dict) else ""
+
+
+def _models(base: str) -> dict[str, int]:
+    """Longest request by model; adapters, which name no length, are left out."""
+    answer = _json(f"{base}/v1/models")
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    return {
+        str(model["id"]): model["max_model_len"]
+        for model in (listed if isinstance(listed, list) else [])
+        if isinstance(model, dict) and isinstance(model.get("max_model_len"), int)
+    }
+
+
+def _samples(base: str) -> Samples | None:
+    try:
+        return parse_metrics(_get(f"{base}/metrics"))
+    except urllib.error.HTTPError:
+        return None
