@@ -155,7 +155,7 @@ def settings_from_extra_config(extra: Mapping[str, object]) -> Settings:
     for key, value in extra.items():
         entry = _KEYS.get(key)
         if entry is None:
-            raise _unknown_key(key)
+            raise _unknown_key(key, value)
         setting, read = entry
         parsed = read(value, key)
         other_key, other = found.setdefault(setting, (key, parsed))
@@ -208,15 +208,15 @@ def _refusal(key: str, value: object, advice: str) -> ConfigError:
     return ConfigError(f"{key}={value!r} cannot be used; {advice}")
 
 
-def _unknown_key(key: object) -> ConfigError:
+def _unknown_key(key: object, value: object) -> ConfigError:
     if key in _NOT_SERVED:
         return ConfigError(
-            f"{key} belongs to vLLM's own connectors and kvcellar does not have it; "
-            f"remove it. known keys: {', '.join(sorted(_KEYS))}"
+            f"{key}={value!r} belongs to vLLM's own connectors and kvcellar does not "
+            f"have it; remove it. known keys: {', '.join(sorted(_KEYS))}"
         )
     nearest = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.0)[0]
     return ConfigError(
-        f"unknown key {key!r}; the nearest known key is {nearest!r}. "
+        f"unknown key {key!r}={value!r}; the nearest known key is {nearest!r}. "
         f"known keys: {', '.join(sorted(_KEYS))}"
     )
 

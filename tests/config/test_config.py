@@ -234,13 +234,13 @@ def test_log_line_spells_out_the_multiplication() -> None:
 )
 def test_unknown_key_names_the_nearest(typo: str, nearest: str) -> None:
     """A typo is refused and the intended key suggested."""
-    with pytest.raises(ConfigError, match=f"'{typo}'; the nearest known .*'{nearest}'"):
+    with pytest.raises(ConfigError, match=f"'{typo}'=1; the nearest .*'{nearest}'"):
         settings_from_extra_config({typo: 1})
 
 
 def test_vllm_key_without_a_meaning_here_is_refused() -> None:
     """Keys of vLLM's connectors that we cannot honour are refused as such."""
-    with pytest.raises(ConfigError, match="disk_path belongs to vLLM's own"):
+    with pytest.raises(ConfigError, match="disk_path='/x' belongs to vLLM's own"):
         settings_from_extra_config({"disk_path": "/x"})
 
 

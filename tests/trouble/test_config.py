@@ -146,7 +146,7 @@ def test_vllm_42024_offload_leaves_the_groups_as_they_are():
 
 def test_vllm_52022_a_store_threshold_is_refused_and_not_ignored():
     """The key of vLLM's connector has no meaning here, and that is said."""
-    with pytest.raises(ConfigError, match="store_threshold belongs to vLLM's own"):
+    with pytest.raises(ConfigError, match="store_threshold=2 belongs to vLLM's"):
         settings_from_extra_config({"store_threshold": 2})
 
 

@@ -4,7 +4,11 @@ import ast
 import re
 from pathlib import Path
 
+from kvcellar.doctor.checks import ALL_CHECKS
+
 FOLDER = Path(__file__).parent
+CONFUSIONS = FOLDER.parent / "doctor" / "test_confusions.py"
+NUM_CONFUSIONS = 18
 TABLE = Path(__file__).parents[2] / "docs" / "trouble.md"
 NUM_THREADS = 87
 ROW = re.compile(r"\| ([\w.-]+/[\w.-]+#\d+) \| ([^|]+) \| ([^|]+) \|")
@@ -67,3 +71,46 @@ def test_tests_carry_their_threads_number():
         if thread.rpartition("#")[2] not in name.split("_")
     ]
     assert [] == wrong
+
+
+def confusions():
+    """(threads, checks, tests) of each row of the second table, as lists."""
+    _, _, second = TABLE.read_text(encoding="utf-8").partition("\n## ")
+    cells = [line.strip("| ").split(" | ") for line in second.splitlines()]
+    name = re.compile(r"`([\w-]+)`")
+    return [
+        (threads.split(", "), name.findall(checks), name.findall(tests))
+        for _, threads, checks, tests in (row for row in cells if len(row) == 4)
+        if "`" in tests
+    ]
+
+
+def confusion_tests():
+    """Docstrings of the tests of the doctor's checks for these rows, by name."""
+    tree = ast.parse(CONFUSIONS.read_text(encoding="utf-8"))
+    return {
+        node.name: ast.get_docstring(node)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_every_confusion_is_a_check():
+    """Each row names checks of the doctor that exist."""
+    known = {check.name for check in ALL_CHECKS}
+    assert NUM_CONFUSIONS == len(confusions())
+    assert all(checks and set(checks) <= known for _, checks, _ in confusions())
+
+
+def test_every_confusion_has_its_tests():
+    """The second table and the doctor's file of confusions name the same tests."""
+    named = [test for _, _, tests in confusions() for test in tests]
+    assert sorted(named) == sorted(confusion_tests())
+
+
+def test_tests_of_confusions_name_their_threads():
+    """Every thread of a row stands in a docstring of its tests, by its number."""
+    written = confusion_tests()
+    for threads, _, tests in confusions():
+        told = " ".join(written[test] for test in tests)
+        assert [] == [t for t in threads if f"#{t.partition('#')[2]}" not in told]

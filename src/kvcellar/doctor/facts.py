@@ -1,6 +1,6 @@
 """All that checks may look at."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvcellar.doctor.configuration import Configuration
 from kvcellar.doctor.machine import Machine
@@ -38,4 +38,12 @@ def gather(
     sizing, problem = None, ""
     if configuration is not None:
         sizing, problem = size_up(configuration, software.environment)
+    if sizing is not None and server is not None and sizing.device_bytes is None:
+        sizing = replace(sizing, device_bytes=_device_bytes(sizing, server))
     return Facts(machine, software, configuration, sizing, problem, server)
+
+
+def _device_bytes(sizing: Sizing, server: Server) -> int | None:
+    """A running server's KV cache memory on one device, if it tells its blocks."""
+    num_blocks = server.cache_settings.get("num_gpu_blocks", "")
+    return int(num_blocks) * sizing.model.row_bytes if num_blocks.isdecimal() else None

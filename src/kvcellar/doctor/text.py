@@ -34,11 +34,9 @@ def text_of(
         for check, finding in report.of(severity):
             lines += [*_block(check, finding, width, colour=colour), ""]
     if verbose:
-        found = report.of(Severity.OK)
-        lines += [
-            _fine(check, finding, width, colour=colour) for check, finding in found
-        ]
-        lines += [""] if found else []
+        for check, finding in report.of(Severity.OK):
+            lines += _block(check, finding, width, colour=colour)
+        lines.append("")
     return "\n".join([*lines, _summary(report, verbose=verbose)])
 
 
@@ -46,20 +44,15 @@ def _block(
     check: Check, finding: Finding, width: int, *, colour: bool
 ) -> Iterator[str]:
     head = _paint(f"{finding.severity.word:<8}", finding.severity, colour=colour)
-    first, *more = _wrapped(finding.what, width)
-    yield f"{head} {first}  [{check.name}]"
+    first, *more = _wrapped(f"{check.name}: {finding.what}", width)
+    yield f"{head} {first}"
     yield from (f"{_INDENT}{line}" for line in more)
-    yield from (f"{_INDENT}{line}" for line in _wrapped(finding.why, width))
+    if finding.why:
+        yield from (f"{_INDENT}{line}" for line in _wrapped(finding.why, width))
     if finding.remedy:
         start, *rest = _wrapped(finding.remedy, width - 3)
         yield f"{_INDENT}-> {start}"
         yield from (f"{_INDENT}   {line}" for line in rest)
-
-
-def _fine(check: Check, finding: Finding, width: int, *, colour: bool) -> str:
-    head = _paint(f"{'ok':<8}", Severity.OK, colour=colour)
-    first, *more = _wrapped(f"{check.name}: {finding.what}", width)
-    return "\n".join([f"{head} {first}", *(f"{_INDENT}  {line}" for line in more)])
 
 
 def _summary(report: Report, *, verbose: bool) -> str:

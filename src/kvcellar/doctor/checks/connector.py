@@ -105,7 +105,8 @@ def find_settings(facts: Facts) -> Iterator[Finding]:
         return
     transfer = facts.configuration.transfer
     if transfer.refusal:
-        what, _, remedy = transfer.refusal.partition("; ")
+        what, _, advice = transfer.refusal.partition("; ")
+        remedy = advice.partition(". known keys")[0]
         yield error(what, "the connector refuses to start with it", remedy)
         return
     extra = transfer.extra

@@ -35,7 +35,7 @@ def find_figures(facts: Facts) -> Iterator[Finding]:
     if figures is None:
         return
     if figures.num_prompts == 0:
-        yield error(
+        yield warning(
             f"host memory does not hold one prompt of {figures.prompt_tokens} tokens",
             f"it takes {format_bytes(sum(facts.sizing.prompt_bytes))} on each rank, of "
             f"{format_bytes(figures.arena_bytes)}",

@@ -1,0 +1,95 @@
+"""Versions: where they are read, and what they are compared with."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from doctor_facts import facts_of, findings, is_fine, only, software
+
+from kvcellar.doctor.software import (
+    ENGINE_RANGE,
+    OLDEST_PYTHON,
+    OLDEST_TORCH,
+    is_at_least,
+    read_software,
+)
+
+PROJECT = tomllib.loads(
+    (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+)["project"]
+
+
+def test_bounds_are_those_of_the_package():
+    """The ranges that the doctor knows are the ones that pyproject.toml asks for."""
+    extras = PROJECT["optional-dependencies"]
+    first, end = ENGINE_RANGE
+    assert [f"vllm>={first},<{end}"] == extras["vllm"]
+    assert [f"torch>={OLDEST_TORCH}"] == extras["torch"]
+    assert f">={OLDEST_PYTHON}" == PROJECT["requires-python"]
+
+
+def test_this_python_is_read():
+    """The running interpreter and numpy, without importing an engine."""
+    found = read_software()
+    assert re.fullmatch(r"3\.\d+\.\d+.*", found.python)
+    assert is_at_least(found.versions["numpy"], "2.0")
+
+
+def test_engine_under_another_distribution_name_has_a_version():
+    """vLLM's CPU build, whose distribution is not called vllm, tells its version."""
+    pytest.importorskip("vllm")
+    assert is_at_least(read_software().versions["vllm"], ENGINE_RANGE[0])
+
+
+@pytest.mark.parametrize(
+    ("version", "bound", "expected"),
+    [
+        ("0.32.0", "0.32", True),
+        ("0.32.1rc1", "0.33", False),
+        ("2.13.0+cpu", "2.6", True),
+        ("2.5.1", "2.6", False),
+        ("0.9", "0.32", False),
+        ("1.0", "0.33", True),
+        ("dev", "0.32", False),
+    ],
+)
+def test_versions_compare_by_number(version, bound, expected):
+    """Ten comes after nine, and suffixes do not matter."""
+    assert expected is is_at_least(version, bound)
+
+
+@pytest.mark.parametrize(
+    ("version", "severity"),
+    [("0.31.2", "error"), ("0.33.0", "warning"), ("", "warning")],
+)
+def test_untested_engine_is_told(version, severity):
+    """Too old is an error; too new, or silent, may work."""
+    told = findings("versions", facts_of(using=software(vllm=version)))[0]
+    assert severity == told.severity.word
+    assert "vllm>=0.32,<0.33" in told.remedy
+
+
+def test_tested_versions_are_fine():
+    """Nothing is told of what is tested; no engine at all is an error."""
+    assert is_fine("versions", facts_of())
+    assert is_fine("engine", facts_of())
+    old = facts_of(using=software(torch="2.5.1"))
+    assert "torch is 2.5.1" == findings("versions", old)[0].what
+
+
+def test_missing_engine_is_an_error():
+    """With how to install it."""
+    from kvcellar.doctor.software import Software
+
+    facts = facts_of(using=Software("3.11.7", {}, {}))
+    assert "pip install" in only("engine", facts, "error").remedy
+    assert is_fine("versions", facts)
+
+
+def test_old_python_is_an_error():
+    """3.10 lacks what kvcellar is written in."""
+    from kvcellar.doctor.software import Software
+
+    facts = facts_of(using=Software("3.10.9", {"vllm": "0.32.0"}, {}))
+    assert "Python 3.10.9" in findings("versions", facts)[0].what
