@@ -7,49 +7,56 @@ from doctor_facts import GIB, facts_of, findings, is_fine, only
 from metrics_server import serving, vllm_pages
 
 from kvcellar.demo.metrics import parse_metrics
-from kvcellar.doctor.checks import running, traffic
+from kvcellar.doctor.checks import misses, running, traffic
 from kvcellar.doctor.server import Server, read_server
 from kvcellar.errors import ConfigError
 from kvcellar.metrics import METRICS
 
+OF_SERVERS = (*running.CHECKS, *traffic.CHECKS, *misses.CHECKS)
 INFO = (
     'vllm:cache_config_info{{enable_prefix_caching="{on}",num_gpu_blocks="512",'
     'cache_hit_alignment_tokens="{unit}",prefix_caching_hash_algo="sha256"}} 1.0\n'
 )
 
 
-def metrics_text(*, on="True", unit=32, tokens=(0, 0, 0), preemptions=0, **ours):
-    """A server's exposition; ``ours`` are kvcellar's counters without prefix."""
-    computed, device, host = tokens
-    by_source = "vllm:prompt_tokens_by_source_total"
-    lines = [
-        f'{by_source}{{source="local_compute"}} {computed}',
-        f'{by_source}{{source="local_cache_hit"}} {device}',
-        f'{by_source}{{source="external_kv_transfer"}} {host}',
-        f'vllm:num_preemptions_total{{engine="0"}} {preemptions}',
-    ]
-    ours = {"host_capacity_bytes": GIB, "host_used_bytes": 2**20} | ours
-    lines += [f'kvcellar_{name}{{engine="0"}} {value}' for name, value in ours.items()]
+EMPTY = {"host_capacity_bytes": GIB, "host_used_bytes": 2**20}
+
+
+def metrics_text(
+    counters=(), *, on="True", unit=32, tokens=(0, 0, 0), preemptions=0, engine=0
+):
+    """A server's exposition.
+
+    Args:
+        counters: numbers by key of one of kvcellar's series, without the prefix.
+    """
+    names = ("computed", "device", "host")
+    counters = EMPTY | dict(counters)
+    for name, number in zip(names, tokens, strict=True):
+        counters[f'prompt_tokens_total{{source="{name}"}}'] = number
+    lines = [f'vllm:num_preemptions_total{{engine="{engine}"}} {preemptions}']
+    for key, value in counters.items():
+        name, _, label = key.partition("{")
+        own = f"{label.rstrip('}')}," if label else ""
+        lines.append(f'kvcellar_{name}{{{own}engine="{engine}"}} {value}')
     return INFO.format(on=on, unit=unit) + "\n".join(lines) + "\n"
 
 
-def told(**stated):
+def told(counters=(), **stated):
     """Facts of a server with these metrics."""
-    server = Server(
-        "u", "", "0.32.0", {"m": 4096}, parse_metrics(metrics_text(**stated))
-    )
-    return facts_of(server=server)
+    samples = parse_metrics(metrics_text(counters, **stated))
+    return facts_of(server=Server("u", "", "0.32.0", {"m": 4096}, samples))
 
 
 def test_a_real_server_is_read_over_http():
     """Version, models and metrics; a path behind the port is cut off."""
-    pages = vllm_pages(metrics_text(stored_chunks_total=3))
+    pages = vllm_pages(metrics_text({'stores_total{kind="chunk"}': 3}))
     with serving(pages) as url:
         for given in (url, f"{url}/v1", url.removeprefix("http://")):
             server = read_server(given)
             assert (url, "", "0.32.0") == (server.url, server.problem, server.version)
             assert {"m": 4096} == server.max_tokens_by_model
-            assert 3 == server.count("kvcellar_stored_chunks_total")
+            assert 3 == server.count("kvcellar_stores_total")
             assert "512" == server.cache_settings["num_gpu_blocks"]
     facts = facts_of(server=server)
     for check in ("server", "server-version", "server-connector", "server-settings"):
@@ -63,8 +70,7 @@ def test_nobody_answering_is_an_error():
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
     facts = facts_of(server=read_server(url))
     assert url in only("server", facts, "error").what
-    others = [*running.CHECKS[1:], *traffic.CHECKS]
-    assert [] == [f for check in others for f in check.find(facts)]
+    assert [] == [f for check in OF_SERVERS[1:] for f in check.find(facts)]
 
 
 def test_a_server_without_metrics_is_an_error():
@@ -114,6 +120,16 @@ def test_preemptions_are_told():
 
 
 MANY = 1_000_000
+STORED = 'transfer_bytes_sum{direction="store"}'
+STORES = 'stores_total{kind="chunk"}'
+EVICTIONS = 'evictions_total{kind="chunk"}'
+UNUSED = "unused_evictions_total"
+NO_ROOM = 'skipped_stores_total{reason="no_room"}'
+LOST = 'skipped_stores_total{reason="lost"}'
+
+
+def missed(reason):
+    return f'missed_tokens_total{{reason="{reason}"}}'
 
 
 def test_nothing_stored():
@@ -121,7 +137,7 @@ def test_nothing_stored():
     silent = told(tokens=(MANY, 0, 0))
     assert "nothing was stored" in only("stores", silent, "warning").what
     assert is_fine("stores", told(tokens=(100, 0, 0)))
-    assert is_fine("stores", told(tokens=(MANY, 0, 0), stored_chunks_total=5))
+    assert is_fine("stores", told({STORES: 5}, tokens=(MANY, 0, 0)))
 
 
 @pytest.mark.parametrize(
@@ -134,74 +150,104 @@ def test_nothing_stored():
 )
 def test_stored_but_never_loaded(tokens, evicted, severity, words):
     """Three causes, told apart: evicted, still on the device, never the same."""
-    facts = told(tokens=tokens, stored_bytes_total=2**30, evicted_chunks_total=evicted)
-    assert words in only("loads", facts, severity).why
+    facts = told({STORED: 2**30, EVICTIONS: evicted}, tokens=tokens)
+    finding = only("loads", facts, severity)
+    assert words in finding.why
+    assert finding.what.startswith("1.00 GiB stored, nothing loaded")
 
 
 def test_loads_are_fine_where_some_are_served():
     """Also while nothing much has happened."""
-    served = told(tokens=(MANY, 0, 50), stored_bytes_total=1, loaded_tokens_total=50)
-    assert is_fine("loads", served)
-    assert is_fine("loads", told(tokens=(100, 0, 0), stored_bytes_total=1))
+    assert is_fine("loads", told({STORED: 1}, tokens=(MANY, 0, 50)))
+    assert is_fine("loads", told({STORED: 1}, tokens=(100, 0, 0)))
 
 
 @pytest.mark.parametrize(
     ("check", "counters", "words"),
     [
-        ("room", {"stores_without_room_total": 4}, "4 chunks or checkpoints"),
-        ("copies", {"failed_jobs_total": 2}, "2 copies failed"),
-        ("copies", {"refused_loads_total": 2}, "2 loads could not be planned"),
-        ("lost", {"lost_chunks_total": 9, "stored_chunks_total": 91}, "9 chunks left"),
+        ("room", {NO_ROOM: 4}, "4 chunks or checkpoints found all of host memory"),
         (
-            "churn",
-            {
-                "stored_chunks_total": 10,
-                "evicted_chunks_total": 8,
-                "stored_bytes_total": 1000,
-                "loaded_bytes_total": 10,
-            },
-            "8 of 10 chunks were evicted",
+            "room",
+            {"pinned_chunks": 95, "host_chunks": 100, "host_used_bytes": GIB},
+            "95 of 100 chunks are pinned now",
         ),
+        ("copies", {'failed_jobs_total{direction="load"}': 2}, "2 copies failed"),
+        ("copies", {"refused_loads_total": 2}, "2 loads could not be planned"),
+        ("lost", {LOST: 9, STORES: 91}, "9 chunks left"),
+        ("churn", {EVICTIONS: 1000, UNUSED: 800}, "800 of 1000 chunks evicted"),
     ],
 )
 def test_counters_that_tell_of_trouble(check, counters, words):
     """A full pool, failed copies, late lazy stores, eviction before use."""
-    assert words in only(check, told(**counters), "warning").what
+    assert words in only(check, told(counters), "warning").what
     assert is_fine(check, told())
 
 
-def test_a_little_loss_is_fine():
-    """One lost chunk of two hundred is nothing to tell."""
-    assert is_fine("lost", told(lost_chunks_total=1, stored_chunks_total=199))
+@pytest.mark.parametrize(
+    ("check", "counters"),
+    [
+        ("lost", {LOST: 1, STORES: 199}),
+        ("churn", {EVICTIONS: 50, UNUSED: 50}),
+        ("churn", {EVICTIONS: 1000, UNUSED: 400}),
+        ("room", {"pinned_chunks": 95, "host_chunks": 100}),
+    ],
+)
+def test_a_little_is_fine(check, counters):
+    """A lost chunk, a few evictions, or pins in a pool that has room are no trouble."""
+    assert is_fine(check, told(counters))
 
 
-def test_every_counter_looked_at_exists(monkeypatch):
-    """Names are those of the one table of metrics: a renamed one is noticed here."""
+def test_the_costliest_reasons_for_misses_come_first():
+    """With their meaning and what to do; losses warn, choices are notes."""
+    counters = {missed("evicted"): 300, missed("answer"): 90, missed("lost"): 10}
+    facts = told(
+        {key: 100 * value for key, value in counters.items()},
+        tokens=(90_000, 10_000, 0),
+    )
+    first, second = findings("misses", facts)
+    assert ("warning", "note") == (first.severity.word, second.severity.word)
+    assert first.what.startswith("30% of all prompt tokens were computed: evicted")
+    assert "make room" in first.why
+    assert "store_decoded" in second.remedy
+
+
+def test_misses_that_must_be_are_fine():
+    """New prompts and the last tokens of a prompt are nobody's fault."""
+    counters = {missed("never_seen"): 9 * MANY, missed("last_boundary"): MANY}
+    assert is_fine("misses", told(counters, tokens=(10 * MANY, 0, 0)))
+    assert is_fine("misses", told({missed("evicted"): 100}, tokens=(200, 0, 0)))
+
+
+def test_every_series_looked_at_exists(monkeypatch):
+    """Names and labels are those of the one table: a renamed one is noticed here."""
     asked = set()
 
     def total(self, name, **labels):
-        asked.add(name)
-        return 1
+        asked.update((name, label, value) for label, value in labels.items())
+        asked.add((name, "", ""))
+        return 1_000_000
 
     monkeypatch.setattr(Server, "total", total)
     facts = told(tokens=(MANY, 0, 0))
-    for check in (*running.CHECKS, *traffic.CHECKS):
+    for check in OF_SERVERS:
         list(check.find(facts))
-    ours = {name for name in asked if name.startswith("kvcellar_")}
-    assert len(ours) >= 9
-    assert set() == ours - set(METRICS)
+    ours = {entry for entry in asked if entry[0].startswith("kvcellar_")}
+    known = {name for metric in METRICS.values() for name in metric.exported_names()}
+    assert len(ours) >= 20
+    assert set() == {name for name, _, _ in ours} - known
+    for name, label, value in ours:
+        metric = METRICS.get(name) or METRICS[name.rpartition("_")[0]]
+        assert not label or (label == metric.label and value in metric.values)
 
 
 def test_without_a_server_nothing_is_said_of_one():
     """The checks of running servers do not arise."""
-    others = [*running.CHECKS, *traffic.CHECKS]
-    assert [] == [f for check in others for f in check.find(facts_of())]
+    assert [] == [f for check in OF_SERVERS for f in check.find(facts_of())]
 
 
 def test_two_engines_are_added_up():
     """Replicas export series of their own."""
-    text = (
-        metrics_text(failed_jobs_total=1) + 'kvcellar_failed_jobs_total{engine="1"} 2\n'
-    )
+    failed = 'failed_jobs_total{direction="store"}'
+    text = metrics_text({failed: 1}) + metrics_text({failed: 2}, engine=1)
     facts = facts_of(server=Server("u", samples=parse_metrics(text)))
     assert "3 copies" in findings("copies", facts)[0].what

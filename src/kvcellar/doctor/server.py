@@ -41,9 +41,9 @@ class Server:
         """A metric's sum over all engines; None if it is not there."""
         return None if self.samples is None else self.samples.total(name, **labels)
 
-    def count(self, name: str) -> int:
+    def count(self, name: str, **labels: str) -> int:
         """A counter's sum over all engines; 0 if it is not there."""
-        return self.total(name) or 0
+        return self.total(name, **labels) or 0
 
     @property
     def cache_settings(self) -> Mapping[str, str]:

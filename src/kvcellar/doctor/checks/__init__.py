@@ -6,6 +6,7 @@ from kvcellar.doctor.checks import (
     environment,
     lengths,
     memory,
+    misses,
     others,
     parallel,
     prefix,
@@ -35,4 +36,5 @@ ALL_CHECKS: tuple[Check, ...] = (
     *context.CHECKS,
     *running.CHECKS,
     *traffic.CHECKS,
+    *misses.CHECKS,
 )

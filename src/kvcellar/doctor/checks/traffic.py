@@ -1,7 +1,8 @@
-"""What a running server's counters say about stores, loads and misses."""
+"""What a running server's counters say about stores, loads and evictions."""
 
 from collections.abc import Iterator
 
+from kvcellar.demo.metrics import TRANSFER_BYTES
 from kvcellar.doctor.checks.check import Check
 from kvcellar.doctor.facts import Facts
 from kvcellar.doctor.finding import Finding, note, ok, warning
@@ -12,11 +13,16 @@ ENOUGH_TOKENS = 10_000
 """Prompt tokens before silence means something."""
 
 _MANY_LOST = 0.01
-_MANY_EVICTED = 0.5
-_FEW_LOADED = 0.1
+_MANY_UNUSED = 0.5
+_ENOUGH_EVICTIONS = 100
+_NEARLY_ALL = 0.9
+_PROMPT_TOKENS = "kvcellar_prompt_tokens_total"
+_STORES = "kvcellar_stores_total"
+_SKIPPED = "kvcellar_skipped_stores_total"
+_EVICTIONS = "kvcellar_evictions_total"
 
 
-def _counting(facts: Facts) -> Server | None:
+def counting(facts: Facts) -> Server | None:
     """The server, if it counts for us."""
     server = facts.server
     return server if server is not None and server.has_kvcellar else None
@@ -24,12 +30,12 @@ def _counting(facts: Facts) -> Server | None:
 
 def find_stores(facts: Facts) -> Iterator[Finding]:
     """Nothing stored, although prompts were computed."""
-    server = _counting(facts)
-    if server is None or server.samples is None:
+    server = counting(facts)
+    if server is None:
         return
-    chunks = server.count("kvcellar_stored_chunks_total")
-    points = server.count("kvcellar_stored_checkpoints_total")
-    computed = server.samples.token_sources().computed_tokens
+    chunks = server.count(_STORES, kind="chunk")
+    points = server.count(_STORES, kind="checkpoint")
+    computed = server.count(_PROMPT_TOKENS, source="computed")
     if chunks or points:
         yield ok(f"{chunks} chunks and {points} checkpoints were stored")
     elif computed < ENOUGH_TOKENS:
@@ -45,27 +51,29 @@ def find_stores(facts: Facts) -> Iterator[Finding]:
 
 def find_loads(facts: Facts) -> Iterator[Finding]:
     """Much stored, nothing ever served from it."""
-    server = _counting(facts)
-    if server is None or server.samples is None:
+    server = counting(facts)
+    if server is None:
         return
-    stored = server.count("kvcellar_stored_bytes_total")
-    loaded = server.count("kvcellar_loaded_tokens_total")
-    sources = server.samples.token_sources()
-    total = sources.computed_tokens + sources.device_tokens + sources.host_tokens
-    if loaded or not stored or total < ENOUGH_TOKENS:
-        yield ok(f"{loaded} of {total} prompt tokens came from host memory")
-    elif server.count("kvcellar_evicted_chunks_total"):
+    stored = server.count(TRANSFER_BYTES, direction="store")
+    computed, device, host = (
+        server.count(_PROMPT_TOKENS, source=source)
+        for source in ("computed", "device", "host")
+    )
+    total = computed + device + host
+    if host or not stored or total < ENOUGH_TOKENS:
+        yield ok(f"{host} of {total} prompt tokens came from host memory")
+    elif server.count(_EVICTIONS, kind="chunk"):
         yield warning(
             f"{format_bytes(stored)} stored, nothing loaded, and chunks are evicted",
             "host memory is too small to keep prompts until they return, or they do "
             "not return",
             "give more host_memory; kvcellar replay says how much would help",
         )
-    elif sources.device_tokens > sources.computed_tokens:
+    elif device > computed:
         yield note(
             f"{format_bytes(stored)} stored, nothing loaded: the device still has it",
-            f"{sources.device_tokens} of {total} prompt tokens were device hits, so "
-            "host memory is not needed yet",
+            f"{device} of {total} prompt tokens were device hits, so host memory is "
+            "not needed yet",
         )
     else:
         yield warning(
@@ -78,15 +86,20 @@ def find_loads(facts: Facts) -> Iterator[Finding]:
 
 def find_room(facts: Facts) -> Iterator[Finding]:
     """A pool so full of pinned cells that nothing new fits."""
-    server = _counting(facts)
+    server = counting(facts)
     if server is None:
         return
-    refused = server.count("kvcellar_stores_without_room_total")
-    if not refused:
-        yield ok("every store found room")
+    refused = server.count(_SKIPPED, reason="no_room")
+    pinned = server.count("kvcellar_pinned_chunks")
+    held = server.count("kvcellar_host_chunks")
+    capacity = server.count("kvcellar_host_capacity_bytes")
+    is_full = server.count("kvcellar_host_used_bytes") >= _NEARLY_ALL * capacity
+    if not refused and not (is_full and pinned >= _NEARLY_ALL * held):
+        yield ok(f"every store found room; {pinned} of {held} chunks are pinned now")
         return
     yield warning(
-        f"{refused} chunks or checkpoints found all of host memory pinned",
+        f"{refused} chunks or checkpoints found all of host memory pinned; {pinned} of "
+        f"{held} chunks are pinned now",
         "running requests pin what they have stored, so a pool smaller than what runs "
         "at once takes nothing new",
         "give more host_memory, lower --max-num-seqs, or use mode lazy",
@@ -95,7 +108,7 @@ def find_room(facts: Facts) -> Iterator[Finding]:
 
 def find_copies(facts: Facts) -> Iterator[Finding]:
     """Copies and loads that failed."""
-    server = _counting(facts)
+    server = counting(facts)
     if server is None:
         return
     failed = server.count("kvcellar_failed_jobs_total")
@@ -118,11 +131,11 @@ def find_copies(facts: Facts) -> Iterator[Finding]:
 
 def find_lost(facts: Facts) -> Iterator[Finding]:
     """Lazy stores that came too late."""
-    server = _counting(facts)
+    server = counting(facts)
     if server is None:
         return
-    lost = server.count("kvcellar_lost_chunks_total")
-    stored = server.count("kvcellar_stored_chunks_total")
+    lost = server.count(_SKIPPED, reason="lost")
+    stored = server.count(_STORES, kind="chunk")
     if lost <= _MANY_LOST * (lost + stored):
         yield ok(f"{lost} chunks were lost before they were stored")
         return
@@ -136,19 +149,16 @@ def find_lost(facts: Facts) -> Iterator[Finding]:
 
 def find_churn(facts: Facts) -> Iterator[Finding]:
     """What is stored is evicted before anybody asks for it."""
-    server = _counting(facts)
+    server = counting(facts)
     if server is None:
         return
-    stored = server.count("kvcellar_stored_chunks_total")
-    evicted = server.count("kvcellar_evicted_chunks_total")
-    written = server.count("kvcellar_stored_bytes_total")
-    read = server.count("kvcellar_loaded_bytes_total")
-    if evicted < _MANY_EVICTED * stored or read >= _FEW_LOADED * written or not read:
-        yield ok(f"{evicted} chunks were evicted of {stored} stored")
+    evicted = server.count(_EVICTIONS, kind="chunk")
+    unused = server.count("kvcellar_unused_evictions_total")
+    if evicted < _ENOUGH_EVICTIONS or unused < _MANY_UNUSED * evicted:
+        yield ok(f"{evicted} chunks were evicted, {unused} of them never loaded")
         return
     yield warning(
-        f"{evicted} of {stored} chunks were evicted, {format_bytes(written)} stored, "
-        f"{format_bytes(read)} loaded",
+        f"{unused} of {evicted} chunks evicted had never been loaded",
         "most of what is stored goes before it is used",
         'give more host_memory, or try "admission": "second-touch"',
     )
