@@ -79,8 +79,8 @@ def _parse(
         own, verbatim = given[:split], given[split + 1 :]
     options, unknown = parser.parse_known_args(_with_negative_values(own))
     if unknown and getattr(options, "needs_separator", False):
-        wrong = " ".join(unknown)
-        parser.error(f"unrecognized arguments: {wrong} (a server's come after --)")
+        words = _unknown_words(tuple(unknown), options)
+        parser.error(f"{words}; a server's come after --")
     vllm_arguments = (*unknown, *verbatim)
     if vllm_arguments and not options.takes_vllm_arguments:
         parser.error(_unknown_words(vllm_arguments, options))
@@ -89,7 +89,8 @@ def _parse(
 
 def _unknown_words(words: tuple[str, ...], options: argparse.Namespace) -> str:
     """What is not known, and the option that it may have been meant for."""
-    ours = vars(options).keys() - {"command", "run", "takes_vllm_arguments"}
+    internal = {"command", "run", "takes_vllm_arguments", "needs_separator"}
+    ours = vars(options).keys() - internal
     known = [f"--{name.replace('_', '-')}" for name in sorted(ours)]
     given = next((w.partition("=")[0] for w in words if w.startswith("--")), "")
     near = difflib.get_close_matches(given, known, n=1) if given else []
