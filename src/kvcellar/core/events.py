@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvcellar.core.origin import Content
 from kvcellar.core.waiting import BlockKey, CachedBlocks
 
 
@@ -17,6 +18,18 @@ class BlockTables(Protocol):
     def is_kept(self, group_id: int, index: int) -> bool:
         """Whether the engine can find the block again once the request has gone."""
         ...
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A request that brings something along. Others need not be announced.
+
+    Attributes:
+        content: what its blocks hold; None if nobody follows.
+    """
+
+    request_id: str
+    content: Content | None = None
 
 
 @dataclass(slots=True)
@@ -106,7 +119,8 @@ class BlocksThreatened:
 
 
 Event = (
-    LookUp
+    Arrived
+    | LookUp
     | Allocated
     | TokensComputed
     | RequestFinished

@@ -49,9 +49,9 @@ class LazyStores(EagerStores):
         num_chunks = self.num_storable_chunks(record, event)
         self.move_tip(record, event, num_chunks)
         self._let_wait(record, event, num_chunks)
-        plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
+        plan = self.plan(record, event)
         for boundary in self.due(record, event, num_chunks * self.chunk_tokens):
-            if not self._may_wait(event, boundary):
+            if not self._may_wait(record, event, boundary):
                 self._store_now(record, event, plan, boundary, now)
         return plan
 
@@ -91,10 +91,12 @@ class LazyStores(EagerStores):
         for depth in range(first + 1, num_chunks + 1):
             key = event.hashes[depth * stride - 1]
             if key not in self.index.nodes and key not in self.waiting.chunks:
-                self.waiting.add_chunk(event.hashes, depth)
+                self.waiting.add_chunk(event.hashes, depth, record.origin)
         record.num_waiting = max(num_chunks, first)
 
-    def _may_wait(self, event: TokensComputed, boundary: int) -> bool:
+    def _may_wait(
+        self, record: RequestRecord, event: TokensComputed, boundary: int
+    ) -> bool:
         """Enter a checkpoint that the engine keeps; True if nothing is left to do."""
         key = event.hashes[boundary // self.hash_tokens - 1]
         rules, groups = self.index.rules, self.index.rules.layout.groups
@@ -109,7 +111,7 @@ class LazyStores(EagerStores):
         chunk = self.waiting.chunks.get(key)
         if chunk is None:
             depth = boundary // self.chunk_tokens
-            chunk = self.waiting.add_checkpoint_only(event.hashes, depth)
+            chunk = self.waiting.add_checkpoint_only(event.hashes, depth, record.origin)
         if not chunk.has_checkpoint:
             self.waiting.add_checkpoint(chunk)
         return True
@@ -139,7 +141,7 @@ class LazyStores(EagerStores):
         """Store the path down to a threatened chunk; count it lost if that fails."""
         index = self.index
         tables = self.waiting.tables(chunk, cached)
-        plan = StorePlan(index, chunk.hashes, tables, self.counters)
+        plan = StorePlan(index, chunk.hashes, tables, self.counters, chunk.origin)
         if self._is_outdated(chunk):
             self.waiting.remove(chunk)
             return plan

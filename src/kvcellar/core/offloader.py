@@ -3,6 +3,7 @@
 It decides; workers copy. It does no I/O, reads no clock and starts no thread, so
 serving, replay and tests run this same code, and a recorded list of events replays.
 
+    Arrived         ->              remember what the request brings along
     LookUp          -> Promise      what can be loaded; pinned from here on
     Allocated       -> Load         or LoadRefused, or nothing for zero tokens
     TokensComputed  -> Move, Store  in the step that computes a boundary, since the
@@ -26,6 +27,7 @@ from kvcellar.core.counters import CoreCounters
 from kvcellar.core.keys import ChunkKeys
 from kvcellar.core.lazy import LazyStores
 from kvcellar.core.load_plan import plan_load
+from kvcellar.core.origin import Origin
 from kvcellar.core.record import (
     JobRecord,
     LoadRecord,
@@ -35,6 +37,7 @@ from kvcellar.core.record import (
 )
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores, num_wanted_tokens
+from kvcellar.index.announcements import Announcements
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 from kvcellar.index.policies.adaptive import AdaptivePolicy
@@ -77,6 +80,7 @@ class Offloader:
         self._stores = stores(self.index, settings, self.counters)
         self._job_ids = itertools.count(1)
         self._handlers: dict[type, Callable[..., list[actions.Action]]] = {
+            events.Arrived: self._arrived,
             events.LookUp: self._look_up,
             events.Allocated: self._allocated,
             events.TokensComputed: self._tokens_computed,
@@ -98,7 +102,16 @@ class Offloader:
         """
         return self._handlers[type(event)](event, now)
 
+    def announce(self) -> Announcements:
+        """Note from now on what becomes loadable and what leaves, for followers."""
+        self.index.cells.announcements = announcements = Announcements()
+        return announcements
+
     # -- look-up and load ----------------------------------------------------------
+
+    def _arrived(self, event: events.Arrived, now: float) -> list[actions.Action]:
+        self._record(event.request_id).origin = Origin(content=event.content)
+        return []
 
     def _look_up(self, event: events.LookUp, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)

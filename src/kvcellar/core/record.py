@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kvcellar.core.origin import PLAIN, Origin
 from kvcellar.index.cells import Cell
 from kvcellar.index.node import Checkpoint, Node
 
@@ -14,6 +15,7 @@ class RequestRecord:
         tip: deepest node known to hold this request's prefix; pinned, so that the
             chunks of a running request stay a foundation for its next ones.
         known: where the last look-up ended; only a hint for the next one.
+        origin: what it brings along for what is stored of it.
         promise: node a load was promised from; pinned.
         local_tokens: prefix that the device held at the last look-up.
         junction: boundary at which this prompt leaves a known path; 0 for none.
@@ -30,6 +32,7 @@ class RequestRecord:
     request_id: str
     tip: Node
     known: Node
+    origin: Origin = PLAIN
     promise: Node | None = None
     local_tokens: int = 0
     junction: int = 0

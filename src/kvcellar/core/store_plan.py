@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from kvcellar.core.actions import BlockCopies
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.events import BlockTables
+from kvcellar.core.origin import Origin
 from kvcellar.core.record import StoreRecord
+from kvcellar.index.announcements import Notice
 from kvcellar.index.cells import Cell
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
@@ -22,6 +24,8 @@ class StorePlan:
     Args:
         hashes: the request's prefix hashes.
         tables: its block tables during the step that computes the tokens.
+        counters: what was decided.
+        origin: what the request brings along.
     """
 
     def __init__(
@@ -30,8 +34,10 @@ class StorePlan:
         hashes: Sequence[bytes],
         tables: BlockTables,
         counters: CoreCounters,
+        origin: Origin,
     ) -> None:
         self._index = index
+        self._content = origin.content
         self._layout = index.rules.layout
         self._blocks_per_cell = index.cells.slabs.geometry.blocks_per_cell
         self._hashes = hashes
@@ -58,6 +64,7 @@ class StorePlan:
         cells = self._take(self._index.rules.chunk_positions)
         if cells is None:
             return None
+        self._describe(cells, parent.depth)
         key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]
         node = self._index.add_chunk(parent, key, tuple(cells))
         self._filled += zip(cells, sources, strict=True)
@@ -119,6 +126,15 @@ class StorePlan:
             sources.append(blocks)
         return sources
 
+    def _describe(self, cells: Sequence[Cell], depth: int) -> None:
+        """Let followers know what the chunk at ``depth`` will hold."""
+        if self._content is None:
+            return
+        for cell in cells:
+            num_blocks = self._blocks_per_cell[cell.position]
+            blocks = range(depth * num_blocks, (depth + 1) * num_blocks)
+            cell.notice = Notice(self._content.describe(cell.position, blocks))
+
     def _checkpoint_cell(
         self, position: int, block: int, filled: list[_Filled]
     ) -> Cell | None:
@@ -135,6 +151,9 @@ class StorePlan:
         if cell is None:
             self._counters.stores_without_room += 1
             return None
+        if self._content is not None:
+            blocks = range(block, block + 1)
+            cell.notice = Notice(self._content.describe(position, blocks))
         self._index.cells.share(key, cell)
         filled.append((cell, [device_block]))
         return cell

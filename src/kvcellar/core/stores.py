@@ -52,7 +52,7 @@ class EagerStores:
         """Store the chunks that the step completes, and the checkpoints it passes."""
         num_chunks = self.num_storable_chunks(record, event)
         self.move_tip(record, event, num_chunks)
-        plan = StorePlan(self.index, event.hashes, event.tables, self.counters)
+        plan = self.plan(record, event)
         self.store_path(record, plan, num_chunks, now)
         through = min(self.index.boundary(record.tip), event.computed_tokens)
         for boundary in self.due(record, event, through):
@@ -80,6 +80,12 @@ class EagerStores:
         """Nothing is kept here."""
 
     # -- shared with lazy mode -----------------------------------------------------
+
+    def plan(self, record: RequestRecord, event: TokensComputed) -> StorePlan:
+        """An empty plan for what the step computes."""
+        return StorePlan(
+            self.index, event.hashes, event.tables, self.counters, record.origin
+        )
 
     def num_storable_chunks(self, record: RequestRecord, event: TokensComputed) -> int:
         """Whole chunks that are computed, hashed, wanted by the settings, admitted."""

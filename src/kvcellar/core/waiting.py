@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kvcellar.attention.hybrid import HybridRules
+from kvcellar.core.origin import Origin
 
 BlockKey = tuple[int, bytes]  # engine group id, prefix hash at the block's end
 
@@ -29,12 +30,14 @@ class WaitingChunk:
     Attributes:
         hashes: a hash list of which this chunk's prefix is the beginning.
         depth: chunks from the root, as a node's.
+        origin: what the request that computed it brought along.
         has_checkpoint: whether the checkpoint at its end waits too.
     """
 
     key: bytes
     hashes: Sequence[bytes]
     depth: int
+    origin: Origin
     has_checkpoint: bool = False
     blocks: list[BlockKey] = field(default_factory=list)
 
@@ -73,11 +76,11 @@ class WaitingRoom:
         self.chunks: dict[bytes, WaitingChunk] = {}
         self._by_block: dict[BlockKey, list[WaitingChunk]] = {}
 
-    def add_chunk(self, hashes: Sequence[bytes], depth: int) -> WaitingChunk:
+    def add_chunk(
+        self, hashes: Sequence[bytes], depth: int, origin: Origin
+    ) -> WaitingChunk:
         """A chunk was computed; its blocks are on the device."""
-        key = hashes[depth * self._stride - 1]
-        chunk = WaitingChunk(key, hashes, depth)
-        self.chunks[key] = chunk
+        chunk = self.add_checkpoint_only(hashes, depth, origin)
         layout = self._rules.layout
         for position in layout.chunk_positions:
             num_blocks = layout.blocks_per_cell(position)
@@ -85,10 +88,12 @@ class WaitingRoom:
             self._enter(chunk, layout.groups[position].group_id, blocks)
         return chunk
 
-    def add_checkpoint_only(self, hashes: Sequence[bytes], depth: int) -> WaitingChunk:
+    def add_checkpoint_only(
+        self, hashes: Sequence[bytes], depth: int, origin: Origin
+    ) -> WaitingChunk:
         """A place for a checkpoint whose chunk is in host memory already."""
         key = hashes[depth * self._stride - 1]
-        chunk = self.chunks[key] = WaitingChunk(key, hashes, depth)
+        chunk = self.chunks[key] = WaitingChunk(key, hashes, depth, origin)
         return chunk
 
     def add_checkpoint(self, chunk: WaitingChunk) -> None:

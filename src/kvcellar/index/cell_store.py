@@ -1,9 +1,13 @@
 """Cells by reference: shared between checkpoints, given back with the last holder."""
 
 from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING
 
 from kvcellar.index.cells import Cell
 from kvcellar.index.slabs import CellMove, SlabAllocator
+
+if TYPE_CHECKING:
+    from kvcellar.index.announcements import Announcements
 
 
 class CellStore:
@@ -11,11 +15,13 @@ class CellStore:
 
     Attributes:
         shared: checkpoint cells by what other checkpoints find them by.
+        announcements: where comings and goings are noted; None if nobody follows.
     """
 
     def __init__(self, slabs: SlabAllocator) -> None:
         self.slabs = slabs
         self.shared: dict[Hashable, Cell] = {}
+        self.announcements: Announcements | None = None
         self._moves: list[list[CellMove]] = []
 
     def take(self, position: int) -> Cell | None:
@@ -60,6 +66,8 @@ class CellStore:
                 key = cell.share_key
                 if key is not None and self.shared.get(key) is cell:
                     del self.shared[key]
+                if self.announcements is not None:
+                    self.announcements.removed(cell)
                 self.slabs.free(cell)
 
     def take_moves(self) -> list[list[CellMove]]:

@@ -253,6 +253,8 @@ class Index:
             ready.move_to(State.READY)
             assert ready.parent is not None
             ready.resume = ready.parent.resume
+            if self.cells.announcements is not None:
+                self.cells.announcements.stored(ready.cells)
             checkpoint = ready.checkpoint
             if checkpoint is not None and checkpoint.state is State.STORED:
                 self._make_resumable(ready, checkpoint)
@@ -264,6 +266,8 @@ class Index:
     def _make_resumable(self, node: Node, checkpoint: Checkpoint) -> None:
         """Publish a checkpoint and point the ready nodes below at it."""
         checkpoint.move_to(State.READY)
+        if self.cells.announcements is not None:
+            self.cells.announcements.stored(checkpoint.cells)
         assert node.parent is not None
         self._supersede_above(node.parent, is_decoded=checkpoint.is_decoded)
         node.resume = node

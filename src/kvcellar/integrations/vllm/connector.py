@@ -19,8 +19,11 @@ from kvcellar.integrations.vllm.prometheus import CellarPromMetrics
 from kvcellar.integrations.vllm.stats import CellarStats
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import torch
     from vllm.config import VllmConfig
+    from vllm.distributed.kv_events import KVCacheEvent
     from vllm.forward_context import ForwardContext
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -86,6 +89,10 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
         """Learn from every rank how many bytes its blocks hold."""
         self.scheduler_side.set_handshakes(metadata)
 
+    def on_new_request(self, request: "Request") -> None:
+        """Take in what a request brings along."""
+        self.scheduler_side.arrived(request)
+
     def get_num_new_matched_tokens(
         self, request: "Request", num_computed_tokens: int
     ) -> tuple[int | None, bool]:
@@ -129,6 +136,10 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
     def has_pending_push_work(self) -> bool:
         """Whether the engine must keep stepping until the last stores are done."""
         return self.scheduler_side.has_work()
+
+    def take_events(self) -> "Iterable[KVCacheEvent]":
+        """Blocks that became loadable from host memory, or left it."""
+        return self.scheduler_side.take_kv_events()
 
     def reset_cache(self) -> bool:
         """Forget everything; False while jobs are in flight: ask again."""

@@ -28,6 +28,7 @@ from kvcellar.integrations.vllm.compat import (
 )
 from kvcellar.integrations.vllm.free_queue import FreeQueueWatch, block_key
 from kvcellar.integrations.vllm.jobs import Jobs
+from kvcellar.integrations.vllm.kv_events import KvEvents, are_followed
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
     RankHandshake,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vllm.config import VllmConfig
+    from vllm.distributed.kv_events import KVCacheEvent
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
@@ -75,6 +77,8 @@ class SchedulerSide:
         self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
         self._jobs = Jobs(self._num_ranks)
         self._counts = SchedulerCounts()
+        self._is_followed = are_followed(vllm_config)
+        self._kv_events: KvEvents | None = None
         if transfer_config.kv_load_failure_policy != "recompute":
             logger.warning(
                 "kvcellar: kv_load_failure_policy is %r, so a failed load fails its "
@@ -127,6 +131,8 @@ class SchedulerSide:
         geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
         self._offloader = Offloader(layout, geometry, self._settings)
         self._jobs.in_flight.block_bytes = [g.payload_bytes for g in layout.groups]
+        if self._is_followed:
+            self._kv_events = KvEvents(self._offloader, self._kv_cache_config)
         if layout.has_drafter and not any(g.is_draft for g in layout.groups):
             logger.warning(
                 "kvcellar: speculative decoding is on and the engine has marked no "
@@ -147,6 +153,15 @@ class SchedulerSide:
         return self._offloader
 
     # -- look-up and load ----------------------------------------------------------
+
+    def arrived(self, request: "Request") -> None:
+        """Tell the planner what a new request brings along, if it does."""
+        if not self._is_followed:
+            return
+        _ = self.offloader  # built here at the latest, with its events
+        assert self._kv_events is not None
+        content = self._kv_events.content(request)
+        self._handle(events.Arrived(request.request_id, content=content))
 
     def look_up(self, request: "Request", local_tokens: int) -> tuple[int, bool]:
         """Tokens to load, always in the background."""
@@ -303,6 +318,8 @@ class SchedulerSide:
                 self._offer(watched, computed, computed)
             self._store_if_short(request.request_id)
         self._handle(events.RequestFinished(request.request_id))
+        if self._kv_events is not None:
+            self._kv_events.close(request.request_id)
 
     def take_report(self, report: Any) -> None:
         """End the jobs that every rank has ended."""
@@ -337,6 +354,10 @@ class SchedulerSide:
     def num_overtaken(self) -> int:
         """Copies that a step had to wait for, since start."""
         return self._jobs.num_overtaken
+
+    def take_kv_events(self) -> "Sequence[KVCacheEvent]":
+        """Blocks that became loadable or left since the last call."""
+        return self._kv_events.take() if self._kv_events is not None else ()
 
     def take_stats(self) -> "CellarStats | None":
         """What was counted since the last call."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vllm.distributed.kv_events import NullEventPublisher
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from vllm.utils.hashing import sha256
@@ -17,8 +18,10 @@ from vllm.v1.structured_output import StructuredOutputManager
 from kvcellar.index.checks import check_index
 from kvcellar.integrations.vllm.connector import CellarConnector
 from kvcellar.integrations.vllm.dead_state import compressor_states
+from kvcellar.integrations.vllm.kv_events import are_followed
 from kvcellar.testing.oracle.device import SimulatedDevice
 from kvcellar.testing.oracle.figures import OracleFigures
+from kvcellar.testing.oracle.follower import EventFollower
 from kvcellar.testing.oracle.layouts import OracleLayout
 from kvcellar.testing.oracle.loop import EngineLoop
 from kvcellar.testing.oracle.rows import Prompt
@@ -44,6 +47,7 @@ class SimulatedEngine:
         transfers: the first of them.
         runner: the workers' side of a step.
         loop: the engine's main loop.
+        follower: believes the KV events; None if there are none.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class SimulatedEngine:
         self._sides = [half.scheduler_side for half in _ours(self._connector)]
         self.planners = [side.offloader for side in self._sides]
         self.planner = self.planners[0]
+        self.follower = self._follow()
         self._take_pictures()
         speculative = layout.vllm_config.speculative_config
         num_draft_tokens = speculative.num_speculative_tokens if speculative else 0
@@ -106,6 +111,22 @@ class SimulatedEngine:
             log_stats=False,
         )
         return scheduler
+
+    def _follow(self) -> EventFollower | None:
+        """Let somebody believe the KV events of the first connector, if any are sent.
+
+        Two tell of the same blocks each for itself, which is more than one can tell
+        apart. And events that are published go to those who subscribe.
+        """
+        is_followed = are_followed(self.layout.vllm_config)
+        is_published = not isinstance(
+            self.scheduler.kv_event_publisher, NullEventPublisher
+        )
+        if not is_followed or is_published or len(self.planners) > 1:
+            return None
+        follower = EventFollower(self.planner, self.layout.hash_block_tokens)
+        self.scheduler.kv_event_publisher = follower
+        return follower
 
     def _take_pictures(self) -> None:
         """Let prompts hold pictures of up to four chunks; nothing looks at them."""
@@ -143,9 +164,13 @@ class SimulatedEngine:
 
         Raises:
             InvariantError: an index is broken.
+            WrongEventError: the KV events told something else.
         """
         for planner in self.planners:
             check_index(planner.index)
+        if self.follower is not None:
+            self.follower.believe(self._sides[0].take_kv_events())
+            self.follower.check()
 
     def held(self) -> dict[str, int]:
         """What is held, by its name; all 0 once the last request has ended."""
@@ -174,6 +199,9 @@ class SimulatedEngine:
             figures.lost_chunks += counters.lost_chunks
             figures.overtaken_jobs += side.num_overtaken
             figures.evicted_chunks += planner.index.counters.evicted_chunks
+        if self.follower is not None:
+            figures.announced_blocks = self.follower.num_stored
+            figures.withdrawn_blocks = self.follower.num_removed
 
     def close(self) -> None:
         """Give host memory back."""

@@ -35,6 +35,8 @@ class OracleFigures:
     failed_jobs: int = 0
     lost_chunks: int = 0
     overtaken_jobs: int = 0
+    announced_blocks: int = 0
+    withdrawn_blocks: int = 0
 
     def add(self, other: "OracleFigures") -> None:
         """Add another run's figures."""

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vllm.config import KVTransferConfig
+from vllm.config import KVEventsConfig, KVTransferConfig
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import ADMISSIONS, EVICTION_POLICIES, PLACEMENTS
@@ -34,6 +34,7 @@ class OracleOptions:
         admission: one of ``config.ADMISSIONS``.
         placement: one of ``config.PLACEMENTS``.
         superseded_first: whether replaced checkpoints go before everything else.
+        is_followed: whether KV events are sent, and believed.
     """
 
     layout: str
@@ -51,6 +52,7 @@ class OracleOptions:
     admission: str = "all"
     placement: str = "geometric"
     superseded_first: bool = True
+    is_followed: bool = False
 
 
 def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
@@ -72,6 +74,7 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         "admission": rng.choice(["all", "all", "all", *ADMISSIONS]),
         "placement": rng.choice(["geometric", "geometric", *PLACEMENTS]),
         "superseded_first": rng.random() < 0.8,
+        "is_followed": rng.random() < 0.5,
     }
     if choices["hash_divisor"] > 1:
         # A hit inside a block takes blocks beside its own, to copy from. With a device
@@ -99,6 +102,10 @@ def make_oracle(options: OracleOptions) -> Oracle:
         async_scheduling=options.async_scheduling,
         hash_divisor=options.hash_divisor,
     )
+    if options.is_followed:
+        layout.vllm_config.kv_events_config = KVEventsConfig(
+            enable_kv_cache_events=True, publisher="null"
+        )
     if options.num_connectors > 1:
         several = _multi_connector(layout, options.num_connectors)
         layout.vllm_config.kv_transfer_config = several
