@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_HOST_MEMORY_BYTES = 8 * 2**30  # the default of vLLM's own connector
 DEFAULT_SPACED_SHARE = 0.25
+DEFAULT_LEASE_SHARE = 0.25
 EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "adaptive")
 ADMISSIONS = ("all", "second-touch")
 PLACEMENTS = ("geometric", "fixed", "junctions", "turn-end", "prompt-end")
@@ -81,6 +82,7 @@ class Settings:
             leaves the spacing to the placement rules.
         spaced_checkpoint_share: bytes of the checkpoints inside a long prefill, as a
             share of the bytes of its chunks; 0 for no such checkpoints. Eager mode.
+        lease_share: most host memory, as a share, that requests may keep by a lease.
         dead_state: whether state that no resumed layer reads is left out, on the
             models for which that is proven.
     """
@@ -100,6 +102,7 @@ class Settings:
     store_decoded: bool = True
     decode_checkpoint_tokens: int | None = None
     spaced_checkpoint_share: float = DEFAULT_SPACED_SHARE
+    lease_share: float = DEFAULT_LEASE_SHARE
     dead_state: bool = True
 
 
@@ -243,6 +246,13 @@ def _share(value: object, key: str) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
+def _fraction(value: object, key: str) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 1:  # type: ignore[operator]  # a number
+        raise _refusal(key, value, "write a number from 0 to 1, such as 0.25")
+    return float(value)  # type: ignore[arg-type]
+
+
 def _one_of(*allowed: str) -> Callable[[object, str], str]:
     def read(value: object, key: str) -> str:
         if not isinstance(value, str) or value not in allowed:
@@ -288,6 +298,7 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "offload_prompt_only": ("store_decoded", _prompt_only_switch),
     "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
     "spaced_checkpoint_share": ("spaced_checkpoint_share", _share),
+    "lease_share": ("lease_share", _fraction),
 }
 
 SETTING_KEYS = frozenset(_KEYS)

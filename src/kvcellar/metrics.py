@@ -261,6 +261,19 @@ _TABLE = (
         "prompt cannot be evicted either.",
         _GAUGE,
     ),
+    Metric(
+        "kvcellar_leased_bytes",
+        "Host memory, one rank, that requests keep by a lease.",
+        _GAUGE,
+    ),
+    Metric(
+        "kvcellar_refused_leases_total",
+        "Leases that were not given, since they would have gone beyond lease_share.",
+    ),
+    Metric(
+        "kvcellar_bad_controls_total",
+        "Controls in kv_transfer_params that could not be read, and were left out.",
+    ),
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}

@@ -3,6 +3,7 @@
 from layouts import LAYOUTS
 
 from kvcellar.config import Settings
+from kvcellar.core.controls import RequestControls
 from kvcellar.index.checks import check_index
 from kvcellar.layout.host import plan_geometry
 from kvcellar.testing.fake_engine import FakeEngine
@@ -21,8 +22,9 @@ def make_engine(name, memory="ample", kind=FakeEngine, **options):
 class Workload:
     """Random prompts that share prefixes; any order of engine events."""
 
-    def __init__(self, engine, rng):
+    def __init__(self, engine, rng, *, has_controls=False):
         self.engine = engine
+        self.has_controls = has_controls
         self.rng = rng
         self.counter = 0
         self.history = [[]]
@@ -53,7 +55,10 @@ class Workload:
         new = [rng.randint(0, 3) for _ in range(rng.randint(1, self.length))]
         tokens = (shared + new)[: 6 * self.length]
         self.counter += 1
-        self.engine.start(f"r{self.counter}", tokens, accept=rng.random() < 0.9)
+        options = {"controls": drawn_controls(rng)} if self.has_controls else {}
+        self.engine.start(
+            f"r{self.counter}", tokens, accept=rng.random() < 0.9, **options
+        )
 
     def _decode(self, request):
         if request.num_computed < len(request.tokens):
@@ -65,6 +70,18 @@ class Workload:
         self.history.append(list(request.tokens))
         del self.history[:-12]
         self.engine.finish(request)
+
+
+def drawn_controls(rng):
+    """Wishes of some request; the fake engine's clock moves a second per event."""
+    return RequestControls(
+        max_load_tokens=rng.choice([None, None, rng.randint(0, 200)]),
+        max_store_tokens=rng.choice([None, None, rng.randint(0, 200)]),
+        skip_load=rng.random() < 0.1,
+        skip_store=rng.random() < 0.1,
+        keep_seconds=rng.choice([0.0, 0.0, rng.uniform(1, 300)]),
+        priority=rng.choice([0, 0, rng.randint(-2, 2)]),
+    )
 
 
 def assert_nothing_leaks(engine):

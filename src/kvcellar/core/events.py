@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvcellar.core.controls import NO_CONTROLS, RequestControls
 from kvcellar.core.origin import Content
 from kvcellar.core.waiting import BlockKey, CachedBlocks
 
@@ -25,10 +26,12 @@ class Arrived:
     """A request that brings something along. Others need not be announced.
 
     Attributes:
+        controls: its wishes.
         content: what its blocks hold; None if nobody follows.
     """
 
     request_id: str
+    controls: RequestControls = NO_CONTROLS
     content: Content | None = None
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from kvcellar.config import Settings
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.events import BlocksThreatened, TokensComputed
+from kvcellar.core.keeping import Keep, lease_path
 from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores
@@ -77,6 +78,13 @@ class LazyStores(EagerStores):
         )
         return depth * self.chunk_tokens
 
+    def keep(self, record: RequestRecord, keep: Keep) -> None:
+        """What is on the device alone is leased when it comes."""
+        super().keep(record, keep)
+        chunk = self.waiting.chunks.get(record.waiting_key)
+        if chunk is not None and (chunk.keep is None or chunk.keep.until < keep.until):
+            chunk.keep = keep
+
     def reset(self) -> None:
         """What is on the device is invalid too."""
         self.waiting.clear()
@@ -92,6 +100,8 @@ class LazyStores(EagerStores):
             key = event.hashes[depth * stride - 1]
             if key not in self.index.nodes and key not in self.waiting.chunks:
                 self.waiting.add_chunk(event.hashes, depth, record.origin)
+        if num_chunks > first:
+            record.waiting_key = event.hashes[num_chunks * stride - 1]
         record.num_waiting = max(num_chunks, first)
 
     def _may_wait(
@@ -129,7 +139,7 @@ class LazyStores(EagerStores):
         """Store a checkpoint that nothing keeps, and the chunks it stands on."""
         self.store_path(record, plan, boundary // self.chunk_tokens, now)
         for node in plan.record.nodes:
-            self._arrived(node, plan)
+            self._arrived(node, plan, now)
         found = self.index.nodes.get(event.hashes[boundary // self.hash_tokens - 1])
         if found is not None and found.checkpoint is None:
             is_decoded = boundary > event.num_prompt_tokens
@@ -149,9 +159,9 @@ class LazyStores(EagerStores):
         index.pin(first)
         while node.depth < chunk.depth and (child := plan.add_chunk(node)):
             node = child
-            self._arrived(node, plan)
+            self._arrived(node, plan, now)
         if node.depth == chunk.depth:
-            self._arrived(node, plan)
+            self._arrived(node, plan, now)
             index.touch(node, now)
             index.count_use(node, now)  # those on the device were not seen here
         else:
@@ -165,13 +175,15 @@ class LazyStores(EagerStores):
         last = chunk.depth * self.index.hashes_per_chunk - 1
         return last >= len(chunk.hashes) or chunk.hashes[last] != chunk.key
 
-    def _arrived(self, node: Node, plan: StorePlan) -> None:
+    def _arrived(self, node: Node, plan: StorePlan, now: float) -> None:
         """A node is stored; so is the checkpoint that waits on it."""
         chunk = self.waiting.chunks.get(node.key)
         if chunk is None:
             return
         if chunk.has_checkpoint and node.checkpoint is None:
             plan.add_checkpoint(node)
+        if chunk.keep is not None and chunk.keep.until > now:
+            lease_path(self.index, node, chunk.keep)
         self.waiting.remove(chunk)
 
     def _sweep(self, cached: CachedBlocks) -> None:

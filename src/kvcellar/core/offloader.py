@@ -24,6 +24,7 @@ from kvcellar.config import Settings
 from kvcellar.core import actions, events
 from kvcellar.core.admission import Admission
 from kvcellar.core.counters import CoreCounters
+from kvcellar.core.keeping import Keep
 from kvcellar.core.keys import ChunkKeys
 from kvcellar.core.lazy import LazyStores
 from kvcellar.core.load_plan import plan_load
@@ -41,7 +42,7 @@ from kvcellar.index.announcements import Announcements
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 from kvcellar.index.policies.adaptive import AdaptivePolicy
-from kvcellar.index.policies.choose import make_policy
+from kvcellar.index.policies.choose import make_classes, make_policy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.slabs import CellMove, SlabAllocator
 from kvcellar.layout.groups import CacheLayout
@@ -68,8 +69,14 @@ class Offloader:
         self.slabs = SlabAllocator(geometry)
         rules = HybridRules(layout)
         live = make_policy(settings.eviction_policy, rules, geometry.arena_bytes)
-        first = settings.superseded_first
-        self.index = Index(rules, self.slabs, live, LruPolicy(), superseded_first=first)
+        self.index = Index(
+            rules,
+            self.slabs,
+            make_classes(live, settings.eviction_policy, rules),
+            LruPolicy(),
+            superseded_first=settings.superseded_first,
+            most_leased_bytes=int(settings.lease_share * geometry.arena_bytes),
+        )
         self._adaptive = live if isinstance(live, AdaptivePolicy) else None
         most_chunks = geometry.arena_bytes // max(rules.chunk_bytes, 1)
         self._admission = Admission(settings, most_chunks)
@@ -100,6 +107,8 @@ class Offloader:
         Returns:
             Actions to carry out in this order.
         """
+        if self.index.leases.next_end <= now:
+            self.index.end_leases(now)
         return self._handlers[type(event)](event, now)
 
     def announce(self) -> Announcements:
@@ -110,7 +119,9 @@ class Offloader:
     # -- look-up and load ----------------------------------------------------------
 
     def _arrived(self, event: events.Arrived, now: float) -> list[actions.Action]:
-        self._record(event.request_id).origin = Origin(content=event.content)
+        record = self._record(event.request_id)
+        record.controls = event.controls
+        record.origin = Origin(event.content, event.controls.priority)
         return []
 
     def _look_up(self, event: events.LookUp, now: float) -> list[actions.Action]:
@@ -132,7 +143,7 @@ class Offloader:
         shared = self._stores.known_tokens(known, event.hashes, limit)
         record.junction = max(shared - margin * self.layout.chunk_tokens, 0)
         tokens = 0
-        if not record.num_strikes:
+        if not record.num_strikes and not record.controls.skip_load:
             self.index.borrow_checkpoint(known, event.hashes)
             tokens = self._promise(record, known, event.local_tokens)
         if held is not None:
@@ -157,9 +168,9 @@ class Offloader:
         for _ in range(self.index.rules.margin_chunks):
             known = known.parent or known
         node = self.index.resume_point(known)
-        most = self.settings.max_load_tokens
-        if most is not None:
-            while self.index.boundary(node) > local_tokens + most:
+        limits = (self.settings.max_load_tokens, record.controls.max_load_tokens)
+        for most in limits:
+            while most is not None and self.index.boundary(node) > local_tokens + most:
                 assert node.parent is not None
                 node = self.index.resume_point(node.parent)
         tokens = self.index.boundary(node) - local_tokens
@@ -218,9 +229,12 @@ class Offloader:
         plans = self._stores.blocks_threatened(event, now)
         return [a for plan in plans for a in self._carry_out(plan)]
 
-    def num_wanted_tokens(self, num_prompt_tokens: int, num_tokens: int) -> int:
-        """How many of a request's first ``num_tokens`` the settings want stored."""
-        return num_wanted_tokens(self.settings, num_prompt_tokens, num_tokens)
+    def num_wanted_tokens(
+        self, request_id: str, num_prompt_tokens: int, num_tokens: int
+    ) -> int:
+        """How many of a request's first ``num_tokens`` are wanted in host memory."""
+        controls = self._record(request_id).controls
+        return num_wanted_tokens(self.settings, controls, num_prompt_tokens, num_tokens)
 
     def _carry_out(self, plan: StorePlan) -> list[actions.Action]:
         """Moves first: they make the room that the store then fills."""
@@ -248,6 +262,10 @@ class Offloader:
             tip = record.tip
             if self.index.nodes.get(tip.key) is tip:
                 self.index.count_use(tip, now)
+                self.index.raise_priority(tip, record.controls.priority)
+            if record.controls.keep_seconds:
+                until = now + record.controls.keep_seconds
+                self._stores.keep(record, Keep(until, record.num_prompt_tokens))
             self.index.unpin(tip)
         return []
 

@@ -27,9 +27,11 @@ class Origin:
 
     Attributes:
         content: what its blocks hold; None if nobody follows.
+        priority: of the request; see ``Node``.
     """
 
     content: Content | None = None
+    priority: int = 0
 
 
 PLAIN = Origin()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kvcellar.core.controls import NO_CONTROLS, RequestControls
 from kvcellar.core.origin import PLAIN, Origin
 from kvcellar.index.cells import Cell
 from kvcellar.index.node import Checkpoint, Node
@@ -15,13 +16,16 @@ class RequestRecord:
         tip: deepest node known to hold this request's prefix; pinned, so that the
             chunks of a running request stay a foundation for its next ones.
         known: where the last look-up ended; only a hint for the next one.
+        controls: its wishes.
         origin: what it brings along for what is stored of it.
         promise: node a load was promised from; pinned.
         local_tokens: prefix that the device held at the last look-up.
         junction: boundary at which this prompt leaves a known path; 0 for none.
         spaced: boundaries inside this request's prefill that get a checkpoint.
         placed_through: boundaries up to here have had their chance of a checkpoint.
+        num_prompt_tokens: tokens of its prompt; 0 until the first are computed.
         num_waiting: lazy mode: chunks from the prompt's start that wait, or did.
+        waiting_key: lazy mode: key of the last of them.
         num_admitted: chunks that may be stored; None for all.
         is_observed: whether policies that learn have been told of it.
         num_strikes: failed loads; after the first the request is recomputed.
@@ -32,13 +36,16 @@ class RequestRecord:
     request_id: str
     tip: Node
     known: Node
+    controls: RequestControls = NO_CONTROLS
     origin: Origin = PLAIN
     promise: Node | None = None
     local_tokens: int = 0
     junction: int = 0
     spaced: tuple[int, ...] = ()
     placed_through: int | None = None
+    num_prompt_tokens: int = 0
     num_waiting: int = 0
+    waiting_key: bytes = b""
     num_admitted: int | None = None
     is_observed: bool = False
     num_strikes: int = 0

@@ -38,6 +38,7 @@ class StorePlan:
     ) -> None:
         self._index = index
         self._content = origin.content
+        self._priority = origin.priority
         self._layout = index.rules.layout
         self._blocks_per_cell = index.cells.slabs.geometry.blocks_per_cell
         self._hashes = hashes
@@ -67,6 +68,7 @@ class StorePlan:
         self._describe(cells, parent.depth)
         key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]
         node = self._index.add_chunk(parent, key, tuple(cells))
+        node.priority = self._priority
         self._filled += zip(cells, sources, strict=True)
         self.record.nodes.append(node)
         self._counters.stored_chunks += 1

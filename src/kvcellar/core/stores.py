@@ -7,8 +7,10 @@ that is being stored continues.
 from collections.abc import Sequence
 
 from kvcellar.config import Settings
+from kvcellar.core.controls import RequestControls
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.events import BlocksThreatened, TokensComputed
+from kvcellar.core.keeping import Keep, lease_path
 from kvcellar.core.placement import Placement
 from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
@@ -17,13 +19,19 @@ from kvcellar.index.node import Node
 
 
 def num_wanted_tokens(
-    settings: Settings, num_prompt_tokens: int, num_tokens: int
+    settings: Settings,
+    controls: RequestControls,
+    num_prompt_tokens: int,
+    num_tokens: int,
 ) -> int:
-    """How many of a request's first ``num_tokens`` the settings want stored."""
+    """How many of a request's first ``num_tokens`` are wanted in host memory."""
+    if controls.skip_store:
+        return 0
     if not settings.store_decoded:
         num_tokens = min(num_tokens, num_prompt_tokens)
-    if settings.max_store_tokens is not None:
-        num_tokens = min(num_tokens, settings.max_store_tokens)
+    for most in (settings.max_store_tokens, controls.max_store_tokens):
+        if most is not None:
+            num_tokens = min(num_tokens, most)
     return num_tokens
 
 
@@ -76,6 +84,14 @@ class EagerStores:
         del hashes, num_chunks
         return self.index.boundary(known)
 
+    def keep(self, record: RequestRecord, keep: Keep) -> None:
+        """A request that has ended wants its path to stay."""
+        end, known = record.tip, record.known
+        is_live = self.index.nodes.get(known.key) is known
+        if is_live and known.depth > end.depth:
+            end = known  # what it used but did not want stored
+        lease_path(self.index, end, keep)
+
     def reset(self) -> None:
         """Nothing is kept here."""
 
@@ -90,7 +106,9 @@ class EagerStores:
     def num_storable_chunks(self, record: RequestRecord, event: TokensComputed) -> int:
         """Whole chunks that are computed, hashed, wanted by the settings, admitted."""
         known = min(event.computed_tokens, len(event.hashes) * self.hash_tokens)
-        wanted = num_wanted_tokens(self.settings, event.num_prompt_tokens, known)
+        wanted = num_wanted_tokens(
+            self.settings, record.controls, event.num_prompt_tokens, known
+        )
         num_chunks = wanted // self.chunk_tokens
         if record.num_admitted is not None:
             num_chunks = min(num_chunks, record.num_admitted)
@@ -100,6 +118,7 @@ class EagerStores:
         self, record: RequestRecord, event: TokensComputed, num_chunks: int
     ) -> None:
         """Let the record's pin follow what is known of its path."""
+        record.num_prompt_tokens = event.num_prompt_tokens
         tip = self.index.deepest_known(event.hashes, num_chunks, hint=record.tip)
         self.index.pin(tip)
         self.index.unpin(record.tip)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kvcellar.attention.hybrid import HybridRules
+from kvcellar.core.keeping import Keep
 from kvcellar.core.origin import Origin
 
 BlockKey = tuple[int, bytes]  # engine group id, prefix hash at the block's end
@@ -32,6 +33,7 @@ class WaitingChunk:
         depth: chunks from the root, as a node's.
         origin: what the request that computed it brought along.
         has_checkpoint: whether the checkpoint at its end waits too.
+        keep: what its path is to be leased for once it is in host memory.
     """
 
     key: bytes
@@ -39,6 +41,7 @@ class WaitingChunk:
     depth: int
     origin: Origin
     has_checkpoint: bool = False
+    keep: Keep | None = None
     blocks: list[BlockKey] = field(default_factory=list)
 
 

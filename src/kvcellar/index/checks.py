@@ -4,6 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kvcellar.errors import InvariantError
+from kvcellar.index.evictable import NEVER
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 from kvcellar.index.states import State
@@ -28,6 +29,7 @@ def check_index(index: Index) -> None:
         _check_resume_point(index, node, resumes_at)
         _check_evictable(index, node)
     _check_references(index)
+    index.leases.check(index.nodes.values())
 
 
 def _require(holds: object, node: Node, rule: str) -> None:
@@ -61,7 +63,8 @@ def _check_resume_point(index: Index, node: Node, resumes_at: dict[Node, Node]) 
 
 
 def _check_evictable(index: Index, node: Node) -> None:
-    may_go = node.state is State.READY and not node.pins and node.is_leaf
+    is_free = not node.pins and node.lease_end == NEVER
+    may_go = node.state is State.READY and is_free and node.is_leaf
     offered = _is_offered(index, node)
     _require(may_go == offered, node, f"{may_go=} but {offered=}")
 

@@ -24,7 +24,8 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
-from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts
+from kvcellar.index.evictable import GHOSTS_PER_NODE, NEVER, Ghosts
+from kvcellar.index.leases import Leases
 from kvcellar.index.node import Checkpoint, Node
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.slabs import SlabAllocator
@@ -41,10 +42,12 @@ class Index:
         live: order of eviction among leaves that can be resumed at.
         dead: the same for leaves behind the last checkpoint, which go first.
         superseded_first: whether replaced checkpoints go before these.
+        most_leased_bytes: that leases may protect at once.
 
     Attributes:
         nodes: chunks that can be found, by key.
         num_checkpoints: held now.
+        leases: paths that stay until a time.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Index:
         dead: EvictionPolicy,
         *,
         superseded_first: bool = True,
+        most_leased_bytes: int = 0,
     ) -> None:
         self.rules = rules
         self.cells = CellStore(slabs)
@@ -71,6 +75,9 @@ class Index:
         self._superseded = SupersededCheckpoints()
         self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
+        self.leases = Leases(
+            most_leased_bytes, rules.chunk_bytes, rules.largest_checkpoint[0]
+        )
         self.root = Node(b"", None, (), needs_checkpoint=False)
         self.root.state = State.READY
 
@@ -324,6 +331,29 @@ class Index:
             node.count_use(now)
             self.live.touch(node)
 
+    def lease(self, node: Node, until: float) -> bool:
+        """Keep ``node``, its checkpoint and its ancestors until a time.
+
+        Returns:
+            Whether that is granted; False if leases would protect too much.
+        """
+        is_granted = self.leases.grant(node, until)
+        if is_granted and not node.pins:
+            self._remove_from_policies(node)
+        return is_granted
+
+    def end_leases(self, now: float) -> None:
+        """Let go of what was leased until now."""
+        for node in self.leases.end(now):
+            self._settle(node)
+
+    def raise_priority(self, node: Node, priority: int) -> None:
+        """A request of this priority uses the path that ends at ``node``."""
+        if node.priority < priority:
+            self._remove_from_policies(node)
+            node.priority = priority
+            self._settle(node)
+
     @property
     def num_pinned_chunks(self) -> int:
         """Chunks that requests and jobs hold now."""
@@ -335,6 +365,7 @@ class Index:
             node.state is State.READY
             and node.pins == 0
             and node.is_leaf
+            and node.lease_end == NEVER
             and node.parent is not None
         ):
             is_dead = node.checkpoint is None and node.needs_checkpoint
@@ -356,6 +387,7 @@ class Index:
         for child in list(self.root.children):
             self._detach(child)
         self._superseded.clear()
+        self.leases.clear()
         if self._ghosts is not None:
             self._ghosts.clear()
         return not self.detached
@@ -399,6 +431,7 @@ class Index:
         parent = node.parent
         assert parent is not None
         parent.is_loaded |= node.is_loaded
+        parent.priority = max(parent.priority, node.priority)
         self._unlink(node)
         self._free(node)
         if self._ghosts is None:
@@ -412,6 +445,7 @@ class Index:
     def _detach(self, top: Node) -> None:
         """Make a subtree unfindable; nodes that jobs use wait for their last unpin."""
         assert top.parent is not None
+        self.leases.drop(top)
         parent = top.parent
         pending = [top]
         while pending:

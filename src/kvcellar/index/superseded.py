@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from kvcellar.index.evictable import NEVER
 from kvcellar.index.node import Checkpoint, Node
 
 
@@ -24,7 +25,8 @@ class SupersededCheckpoints:
         """A node whose checkpoint may go; None when there is none."""
         while self._candidates:
             node, checkpoint = self._candidates.popleft()
-            if node.checkpoint is checkpoint and not node.pins and _is_replaced(node):
+            is_free = not node.pins and node.lease_end == NEVER
+            if node.checkpoint is checkpoint and is_free and _is_replaced(node):
                 return node
         return None
 

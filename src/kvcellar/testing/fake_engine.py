@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core import actions, events
+from kvcellar.core.controls import NO_CONTROLS, RequestControls
 from kvcellar.core.offloader import Offloader
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
@@ -96,7 +97,12 @@ class FakeEngine:
     # -- what a scheduler does -----------------------------------------------------
 
     def start(
-        self, request_id: str, tokens: list[int], *, accept: bool = True
+        self,
+        request_id: str,
+        tokens: list[int],
+        *,
+        accept: bool = True,
+        controls: RequestControls = NO_CONTROLS,
     ) -> FakeRequest:
         """Look up a new prompt and load what is promised.
 
@@ -104,7 +110,10 @@ class FakeEngine:
             request_id: must be new.
             tokens: the prompt.
             accept: whether the engine goes through with the load.
+            controls: the request's wishes.
         """
+        if controls is not NO_CONTROLS:
+            self._handle(events.Arrived(request_id, controls))
         hashes = prefix_hashes(tokens, self.layout.hash_block_tokens)
         tables: list[list[int]] = [[] for _ in self.layout.groups]
         request = FakeRequest(request_id, tokens, len(tokens), hashes, tables)

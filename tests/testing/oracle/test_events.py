@@ -41,6 +41,7 @@ any_event = st.one_of(
         pictures=pictures.map(tuple),
         is_embedded=st.booleans(),
         can_stop=st.booleans(),
+        controls=st.sampled_from([(), (("skip_load", True), ("tags", ["a"]))]),
     ),
     st.builds(events.Extend, names, names, counts, counts),
     st.builds(events.CloseSession, names),
@@ -67,7 +68,14 @@ def test_a_run_draws_every_kind_of_event():
     oracle.close()
     assert set(events._KINDS) == {type(event).__name__ for event in oracle.log}
     arrivals = [e for e in oracle.log if isinstance(e, events.Arrive)]
-    for trait in ("salt", "adapter", "pictures", "is_embedded", "skips_reading"):
+    for trait in (
+        "salt",
+        "adapter",
+        "pictures",
+        "is_embedded",
+        "skips_reading",
+        "controls",
+    ):
         assert any(getattr(event, trait) for event in arrivals), trait
     unit = oracle.planner.layout.chunk_tokens
     rests = {sum(n for _, _, n in e.segments) % unit for e in arrivals}

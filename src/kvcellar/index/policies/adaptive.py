@@ -37,8 +37,15 @@ class AdaptivePolicy(KeyedPolicy[Node]):
             name: ShadowCache(key, num_bytes, chunk_bytes, checkpoint_bytes)
             for name, key in ORDERS.items()
         }
+        self._followers: list[KeyedPolicy[Node]] = []
         self._hits = dict.fromkeys(ORDERS, 0.0)
         self._num_prompts = 0
+
+    def another(self) -> KeyedPolicy[Node]:
+        """A policy for other nodes that follows this one's choice."""
+        follower: KeyedPolicy[Node] = KeyedPolicy(ORDERS[self.order])
+        self._followers.append(follower)
+        return follower
 
     def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
         """A prompt has come.
@@ -59,4 +66,5 @@ class AdaptivePolicy(KeyedPolicy[Node]):
         best = max(self._hits, key=self._hits.__getitem__)
         if self._hits[best] > MARGIN * self._hits[self.order]:
             self.order = best
-            self.order_by(ORDERS[best])
+            for policy in (self, *self._followers):
+                policy.order_by(ORDERS[best])

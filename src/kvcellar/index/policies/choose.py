@@ -1,12 +1,30 @@
 """From a policy's name to the policy."""
 
+from functools import partial
+
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.policies.adaptive import AdaptivePolicy
+from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.policies.s3fifo import S3FifoPolicy
+
+
+def make_classes(
+    first: EvictionPolicy, name: str, rules: HybridRules
+) -> PriorityClasses:
+    """Priority classes around a policy that ``make_policy`` made.
+
+    Args:
+        first: that policy.
+        name: its name.
+        rules: of the layout that is kept.
+    """
+    if isinstance(first, AdaptivePolicy):
+        return PriorityClasses(first, first.another)
+    return PriorityClasses(first, partial(make_policy, name, rules, 0))
 
 
 def make_policy(name: str, rules: HybridRules, arena_bytes: int) -> EvictionPolicy:

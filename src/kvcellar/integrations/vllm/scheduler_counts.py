@@ -53,6 +53,8 @@ def read_planner(offloader: Offloader) -> dict[str, int]:
         "kvcellar_host_chunks": len(index.nodes),
         "kvcellar_host_checkpoints": index.num_checkpoints,
         "kvcellar_pinned_chunks": index.num_pinned_chunks,
+        "kvcellar_leased_bytes": index.leases.used_bytes,
+        "kvcellar_refused_leases_total": index.leases.num_refused,
     }
 
 
@@ -81,10 +83,13 @@ class SchedulerCounts:
         """The engine has waited for a look-up."""
         self._look_ups.append(seconds)
 
-    def since_last(self, offloader: Offloader, jobs: Jobs) -> CellarStats | None:
+    def since_last(
+        self, offloader: Offloader, jobs: Jobs, num_bad_controls: int = 0
+    ) -> CellarStats | None:
         """The differences and new samples; None when nothing changed."""
         now = read_planner(offloader) | read_copies(jobs.in_flight)
         now["kvcellar_overtaken_jobs_total"] = jobs.num_overtaken
+        now["kvcellar_bad_controls_total"] = num_bad_controls
         samples = self._take_samples(jobs.in_flight)
         if now == self._last and not samples:
             return None

@@ -14,6 +14,7 @@ from kvcellar.config import (
     settings_from_extra_config,
 )
 from kvcellar.core import actions, events
+from kvcellar.core.controls import NO_CONTROLS
 from kvcellar.core.offloader import Offloader
 from kvcellar.errors import IncompatibleError
 from kvcellar.index.capacity import capacity, describe
@@ -26,6 +27,7 @@ from kvcellar.integrations.vllm.compat import (
     state_group_tokens,
     writes_blocks_early,
 )
+from kvcellar.integrations.vllm.controls import ControlReader
 from kvcellar.integrations.vllm.free_queue import FreeQueueWatch, block_key
 from kvcellar.integrations.vllm.jobs import Jobs
 from kvcellar.integrations.vllm.kv_events import KvEvents, are_followed
@@ -40,7 +42,7 @@ from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
 from kvcellar.layout.host import plan_geometry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from vllm.config import VllmConfig
     from vllm.distributed.kv_events import KVCacheEvent
@@ -55,7 +57,11 @@ logger = init_logger("vllm.kvcellar")
 
 
 class SchedulerSide:
-    """Plans loads and stores; pins what they read; publishes what they wrote."""
+    """Plans loads and stores; pins what they read; publishes what they wrote.
+
+    Attributes:
+        clock: the planner's, in seconds.
+    """
 
     def __init__(
         self, vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig"
@@ -77,6 +83,8 @@ class SchedulerSide:
         self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
         self._jobs = Jobs(self._num_ranks)
         self._counts = SchedulerCounts()
+        self.clock: Callable[[], float] = time.monotonic
+        self._control_reader = ControlReader()
         self._is_followed = are_followed(vllm_config)
         self._kv_events: KvEvents | None = None
         if transfer_config.kv_load_failure_policy != "recompute":
@@ -156,12 +164,14 @@ class SchedulerSide:
 
     def arrived(self, request: "Request") -> None:
         """Tell the planner what a new request brings along, if it does."""
-        if not self._is_followed:
-            return
-        _ = self.offloader  # built here at the latest, with its events
-        assert self._kv_events is not None
-        content = self._kv_events.content(request)
-        self._handle(events.Arrived(request.request_id, content=content))
+        controls = self._control_reader.read(request)
+        content = None
+        if self._is_followed:
+            _ = self.offloader  # built here at the latest, with its events
+            assert self._kv_events is not None
+            content = self._kv_events.content(request)
+        if content is not None or controls is not NO_CONTROLS:
+            self._handle(events.Arrived(request.request_id, controls, content))
 
     def look_up(self, request: "Request", local_tokens: int) -> tuple[int, bool]:
         """Tokens to load, always in the background."""
@@ -299,7 +309,9 @@ class SchedulerSide:
             return
         chunk = self.offloader.layout.chunk_tokens
         boundary = (max(watched.num_chunks, 0) + 1) * chunk
-        wanted = self.offloader.num_wanted_tokens(request.num_prompt_tokens, boundary)
+        wanted = self.offloader.num_wanted_tokens(
+            request.request_id, request.num_prompt_tokens, boundary
+        )
         if wanted < boundary:
             self._wakeups.forget(watched)
         else:
@@ -363,12 +375,13 @@ class SchedulerSide:
         """What was counted since the last call."""
         if self._offloader is None:
             return None
-        return self._counts.since_last(self._offloader, self._jobs)
+        num_bad_controls = self._control_reader.num_bad
+        return self._counts.since_last(self._offloader, self._jobs, num_bad_controls)
 
     def _handle(self, event: events.Event) -> actions.Action | None:
         """Let the planner decide; queue its jobs; return its answer, if any."""
         answer = None
-        for action in self.offloader.handle(event, time.monotonic()):
+        for action in self.offloader.handle(event, self.clock()):
             if isinstance(action, (actions.Promise, actions.ResetAnswer)):
                 answer = action
             else:

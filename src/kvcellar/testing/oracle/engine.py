@@ -28,6 +28,20 @@ from kvcellar.testing.oracle.rows import Prompt
 from kvcellar.testing.oracle.runner import OracleRunner
 from kvcellar.testing.oracle.transfers import SeededTransfers
 
+TICK_SECONDS = 0.001
+
+
+class Ticks:
+    """A clock that goes on when it is read, so that a run replays exactly."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self) -> float:
+        """Seconds since it was made."""
+        self._count += 1
+        return self._count * TICK_SECONDS
+
 
 class SimulatedEngine:
     """Scheduler side and one worker, in one process and without a thread.
@@ -80,6 +94,8 @@ class SimulatedEngine:
             {(0, 0): self._worker.get_handshake_metadata()}
         )
         self._sides = [half.scheduler_side for half in _ours(self._connector)]
+        for side in self._sides:
+            side.clock = Ticks()
         self.planners = [side.offloader for side in self._sides]
         self.planner = self.planners[0]
         self.follower = self._follow()

@@ -11,6 +11,9 @@ from typing import Any
 Segment = tuple[str, int, int]
 """Tokens of a stream: its name, the first place, how many."""
 
+Control = tuple[str, Any]
+"""One entry of a request's ``kv_transfer_params``."""
+
 Picture = tuple[int, int, int]
 """A picture in a prompt: its first token, how many tokens, which picture."""
 
@@ -29,6 +32,7 @@ class Arrive:
         skips_reading: whether it must not use what is cached.
         can_stop: whether one of the token ids ends the answer.
         is_session: whether more input may follow the answer.
+        controls: what it asks kvcellar for, right or wrong.
     """
 
     request_id: str
@@ -41,6 +45,7 @@ class Arrive:
     skips_reading: bool = False
     can_stop: bool = False
     is_session: bool = False
+    controls: tuple[Control, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ def from_record(record: dict[str, Any]) -> Event:
     """
     values = dict(record)
     kind = _KINDS[values.pop("event")]
-    for name in ("segments", "pictures"):
+    for name in ("segments", "pictures", "controls"):
         if name in values:
             values[name] = tuple(tuple(part) for part in values[name])
     event: Event = kind(**values)

@@ -198,7 +198,9 @@ def _adapter(number: int) -> LoRARequest | None:
 
 
 def _sampling(event: Arrive, new_tokens: int) -> SamplingParams:
+    controls = dict(event.controls)
     return SamplingParams(
+        extra_args={"kv_transfer_params": controls} if controls else None,
         max_tokens=new_tokens,
         ignore_eos=True,
         stop_token_ids=[STOP_TOKEN] if event.can_stop else None,

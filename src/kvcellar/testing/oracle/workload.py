@@ -6,7 +6,7 @@ words say what a prompt is, and it stays what it is when other requests are left
 
 import random
 
-from kvcellar.testing.oracle.events import Arrive, Picture, Segment
+from kvcellar.testing.oracle.events import Arrive, Control, Picture, Segment
 from kvcellar.testing.oracle.requests import OracleRequest, cut
 
 
@@ -61,6 +61,7 @@ class Workload:
             skips_reading=rng.random() < 0.03,
             can_stop=rng.random() < 0.3,
             is_session=is_session,
+            controls=self._controls(),
         )
 
     def next_name(self) -> str:
@@ -97,6 +98,23 @@ class Workload:
             first = rng.randint(kept, length - count)
             pictures.append((first, count, rng.randrange(3)))
         return tuple(pictures)
+
+    def _controls(self) -> tuple[Control, ...]:
+        """Now and then a few wishes, one of which may make no sense."""
+        rng = self._rng
+        if rng.random() < 0.7:
+            return ()
+        choices: list[Control] = [
+            ("max_load_tokens", rng.randint(0, 2 * self._prompt)),
+            ("max_offload_tokens", rng.randint(0, 2 * self._prompt)),
+            ("skip_load", rng.random() < 0.5),
+            ("skip_store", rng.random() < 0.5),
+            ("keep_seconds", rng.choice([0.01, 0.1, 1.0, 3600])),
+            ("priority", rng.randint(-3, 3)),
+            ("tags", rng.choice([[], ["a"], ["b", "c"]])),
+            rng.choice([("priority", "high"), ("unknown", 1), ("remote_host", "x")]),
+        ]
+        return tuple(rng.sample(choices, rng.randint(1, 3)))
 
     def _shared(self, length: int) -> int:
         """How much of an earlier prompt is kept: all, a boundary or so, anything."""

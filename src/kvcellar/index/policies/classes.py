@@ -1,0 +1,61 @@
+"""Priority classes: who asked for less goes first, whatever the policy says.
+
+One policy per class, made when its first node comes. Nothing but the class is decided
+here; within a class the policy's order holds.
+"""
+
+from collections.abc import Callable
+
+from kvcellar.index.node import Node
+from kvcellar.index.policies.policy import EvictionPolicy
+
+
+class PriorityClasses:
+    """Orders nodes by priority first. A node must not change it while it is here.
+
+    Args:
+        first: orders the nodes of priority 0.
+        another: makes an equal policy for another class.
+    """
+
+    def __init__(
+        self, first: EvictionPolicy, another: Callable[[], EvictionPolicy]
+    ) -> None:
+        self.wants_history = first.wants_history
+        self._another = another
+        self._classes: dict[int, EvictionPolicy] = {0: first}  # lowest first
+
+    def add(self, node: Node) -> None:
+        """Enter ``node`` into its class."""
+        policy = self._classes.get(node.priority)
+        if policy is None:
+            policy = self._classes[node.priority] = self._another()
+            self._classes = dict(sorted(self._classes.items()))
+        policy.add(node)
+
+    def touch(self, node: Node) -> None:
+        """The history of ``node`` has changed."""
+        policy = self._classes.get(node.priority)
+        if policy is not None:
+            policy.touch(node)
+
+    def remove(self, node: Node) -> None:
+        """Forget ``node``."""
+        policy = self._classes.get(node.priority)
+        if policy is not None:
+            policy.remove(node)
+
+    def victim(self) -> Node | None:
+        """The first of the lowest class that has any."""
+        for policy in self._classes.values():
+            node = policy.victim()
+            if node is not None:
+                return node
+        return None
+
+    def __contains__(self, node: Node) -> bool:
+        policy = self._classes.get(node.priority)
+        return policy is not None and node in policy
+
+    def __len__(self) -> int:
+        return sum(len(policy) for policy in self._classes.values())
