@@ -79,10 +79,13 @@ class Scripted(Oracle):
         self.settle()
         return answer
 
-    def start(self, tokens, *, new_tokens=1, skip=False, content=None, **fields):
+    def start(
+        self, tokens, *, new_tokens=1, skip=False, content=None, params=None, **fields
+    ):
         """Hand a request to the scheduler.
 
         Args:
+            params: its ``kv_transfer_params``.
             content: tokens that stand for what is in the cache, where the token ids
                 alone do not say it (pictures behind equal placeholders).
             fields: of the engine's request (``cache_salt``, ``lora_request`` ...).
@@ -92,7 +95,10 @@ class Scripted(Oracle):
             request_id=request_id,
             prompt_token_ids=list(tokens),
             sampling_params=SamplingParams(
-                max_tokens=new_tokens, ignore_eos=True, skip_reading_prefix_cache=skip
+                max_tokens=new_tokens,
+                ignore_eos=True,
+                skip_reading_prefix_cache=skip,
+                extra_args={"kv_transfer_params": params} if params else None,
             ),
             pooling_params=None,
             block_hasher=self._hasher,

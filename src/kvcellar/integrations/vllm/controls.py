@@ -1,7 +1,6 @@
 """Reads a request's ``kv_transfer_params``, and warns of what is left out."""
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vllm.logger import init_logger
@@ -36,15 +35,6 @@ class ControlReader:
         """The wishes of a request; what cannot be read is left out, and counted."""
         params = request.kv_transfer_params
         if not params:
-            return NO_CONTROLS
-        if not isinstance(params, Mapping):
-            self._left_out(
-                request,
-                BadControl(
-                    "kv_transfer_params",
-                    f"kv_transfer_params={params!r} cannot be used; write an object",
-                ),
-            )
             return NO_CONTROLS
         controls, bad = read_controls(params, time.time())
         for one in bad:
