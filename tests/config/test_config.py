@@ -1,6 +1,7 @@
 """Settings: what is read, what is refused, and what the refusal says."""
 
 import logging
+import math
 
 import pytest
 from hypothesis import assume, given
@@ -39,6 +40,7 @@ VALID: dict[str, object] = {
     "offload_prompt_only": True,
     "decode_checkpoint_tokens": 1024,
     "spaced_checkpoint_share": 0.5,
+    "lease_share": 0.5,
 }
 BYTE_KEYS = [key for key in VALID if "memory" in key or "bytes" in key]
 SWITCH_KEYS = [
@@ -128,6 +130,7 @@ def test_own_keys_fill_their_settings() -> None:
         "store_decoded": False,
         "decode_checkpoint_tokens": 1024,
         "spaced_checkpoint_share": 1,
+        "lease_share": 1,
     }
     expected = Settings(
         host_memory_bytes=4 * GIB,
@@ -140,6 +143,7 @@ def test_own_keys_fill_their_settings() -> None:
         store_decoded=False,
         decode_checkpoint_tokens=1024,
         spaced_checkpoint_share=1.0,
+        lease_share=1.0,
     )
     assert expected == settings_from_extra_config(extra)
 
@@ -275,7 +279,8 @@ JUNK = st.one_of(
 
 
 def _is_a_share(key: str, value: object) -> bool:
-    return key == "spaced_checkpoint_share" and isinstance(value, float)
+    most = {"spaced_checkpoint_share": math.inf, "lease_share": 1.0}.get(key, -1.0)
+    return isinstance(value, float) and 0 <= value <= most and value < math.inf
 
 
 @given(st.sampled_from(sorted(VALID)), JUNK)
@@ -298,6 +303,14 @@ def test_a_share_is_a_number_that_is_not_negative(value: object) -> None:
             {"spaced_checkpoint_share": 3}
         ).spaced_checkpoint_share
     )
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, 2, float("nan"), False, "0.5", None])
+def test_a_share_of_host_memory_is_at_most_one(value: object) -> None:
+    """Leases cannot be given more than there is."""
+    with pytest.raises(ConfigError, match=r"write a number from 0 to 1, such as 0.25"):
+        settings_from_extra_config({"lease_share": value})
+    assert 0.0 == settings_from_extra_config({"lease_share": 0}).lease_share
 
 
 @given(st.sampled_from(INT_KEYS), st.booleans() | st.integers().map(str))
