@@ -5,7 +5,10 @@ from collections import OrderedDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvcellar.index.evictable import Evictable
+from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.replay.device import DeviceCache
+from kvcellar.replay.device_leaves import DeviceLeaves, DeviceNode
 
 
 class BlockQueue:
@@ -100,3 +103,55 @@ def test_windows_go_before_the_chunks_of_their_request():
     assert 2 == resume_depth(device, path)
     assert device.reserve(3, 2.0)
     assert (0, {b"a", b"ab"}) == (resume_depth(device, path), set(device.nodes))
+
+
+@settings(max_examples=200)
+@given(
+    prompts=st.lists(st.tuples(paths(), st.booleans()), max_size=25),
+    num_rows=st.integers(0, 12),
+)
+def test_rows_taken_at_once_are_those_taken_one_by_one(prompts, num_rows):
+    """A run of chunks that leaves together leaves in the order of the queue."""
+    devices = [DeviceCache(40, 1, 2, has_windows=True) for _ in range(2)]
+    for device in devices:
+        for now, (path, keeps_tail) in enumerate(prompts, start=1):
+            run(device, path, float(now))
+            node = device.nodes[path[-1]]
+            device.pin(node)
+            if keeps_tail and device.reserve(2, float(now)):
+                device.give_back(0 if device.keep_tail((node,), float(now)) else 2)
+            device.unpin(node, float(now))
+        device.num_free = 0
+    at_once, one_by_one = devices
+    num_rows = min(num_rows, at_once.num_evictable)
+    assert at_once.reserve(num_rows, 99.0)
+    for _ in range(num_rows):
+        assert one_by_one.reserve(1, 99.0)
+    assert set(one_by_one.nodes) == set(at_once.nodes)
+    assert [n.key for n in one_by_one._tails] == [n.key for n in at_once._tails]
+    assert one_by_one.num_free == at_once.num_free
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 3)), max_size=60
+    )
+)
+def test_leaves_go_in_the_order_of_the_policy_that_serves(steps):
+    """Whatever comes and goes, ``LruPolicy`` would name the same victim."""
+    leaves, policy = DeviceLeaves(), LruPolicy()
+    here, twins = {}, {}
+    for name, last_use, depth in steps:
+        if name in here:
+            leaves.remove(here.pop(name))
+            policy.remove(twins.pop(name))
+        else:
+            node = here[name] = DeviceNode(bytes([name]), None)
+            node.last_use, node.depth = float(last_use), depth
+            twin = twins[name] = Evictable(depth, float(last_use))
+            is_first = leaves.is_before_all(node)
+            leaves.add(node)
+            policy.add(twin)
+            assert is_first == (policy.victim() is twin)
+        first = leaves.first()
+        assert (first and twins[first.key[0]]) is policy.victim()

@@ -3,8 +3,7 @@
 vLLM's free queue gives away the block that was released longest ago, and of one request
 the deepest block first. A prefix is released whenever something below it is, so a block
 never outlives the ones before it; the queue is thus an order over the leaves of a tree,
-in which a parent inherits the stamp of its last child. That is ``LruPolicy``, the same
-class that serves.
+in which a parent inherits the stamp of its last child.
 
 Windows are kept at the end of a prompt and where it leaves a known path, the engine's
 default (``prefix_cache_retention_interval`` 0); these *tails* are released with their
@@ -18,27 +17,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kvcellar.index.halving import num_leading
-from kvcellar.index.node import Node
-from kvcellar.index.policies.lru import LruPolicy
-
-
-class DeviceNode(Node):
-    """A chunk on the device.
-
-    Attributes:
-        num_active: pins on it and on nodes below it, each child counted once.
-        holder: the node whose tail contains the windows that resuming here needs;
-            itself, or one below while windows are cut off by the prompt's start.
-        served: the nodes whose ``holder`` this is.
-    """
-
-    __slots__ = ("holder", "num_active", "served")
-
-    def __init__(self, key: bytes, parent: "DeviceNode | None") -> None:
-        super().__init__(key, parent, (), needs_checkpoint=False)
-        self.num_active = 0
-        self.holder: DeviceNode | None = None
-        self.served: tuple[DeviceNode, ...] = ()
+from kvcellar.replay.device_leaves import DeviceLeaves, DeviceNode
 
 
 class OnEvict(Protocol):
@@ -73,7 +52,7 @@ class DeviceCache:
         self.nodes: dict[bytes, DeviceNode] = {}
         self.root = DeviceNode(b"", None)
         self.root.num_active = 1  # never leaves
-        self._leaves: LruPolicy[Node] = LruPolicy()
+        self._leaves = DeviceLeaves()
         self._tails: OrderedDict[DeviceNode, float] = OrderedDict()
         self._num_active_nodes = 0
         self.evicted_chunks = 0
@@ -95,7 +74,7 @@ class DeviceCache:
     def resume_point(self, node: DeviceNode) -> DeviceNode:
         """Deepest node at or above ``node`` where a prompt can be resumed."""
         while self.has_windows and node is not self.root and node.holder is None:
-            node = self._parent(node)
+            node = node.parent
         return node
 
     # -- using ---------------------------------------------------------------------
@@ -105,7 +84,7 @@ class DeviceCache:
         if num_rows > self.num_free + self.num_evictable:
             return False
         while self.num_free < num_rows:
-            self._evict_one(now)
+            self._evict_some(num_rows, now)
         self.num_free -= num_rows
         return True
 
@@ -126,13 +105,16 @@ class DeviceCache:
             The node, and whether it is new; if not, its rows are a duplicate.
         """
         node = self.nodes.get(key)
-        is_new = node is None
-        if node is None:
-            node = self.nodes[key] = DeviceNode(key, parent)
-            parent.adopt(node)
-        self.pin(node)
-        self.unpin(parent, parent.last_use)
-        return node, is_new
+        if node is not None:
+            self.pin(node)
+            self.unpin(parent, parent.last_use)
+            return node, False
+        # The request's pin moves to the child, which counts at the parent instead.
+        node = self.nodes[key] = DeviceNode(key, parent)
+        node.num_active = 1
+        self._num_active_nodes += 1
+        parent.num_children += 1
+        return node, True
 
     def keep_tail(self, nodes: tuple[DeviceNode, ...], now: float) -> bool:
         """Keep the windows at the first node, which are enough for the others too.
@@ -162,7 +144,7 @@ class DeviceCache:
         while node.num_active == 1 and node is not self.root:
             self._num_active_nodes += 1
             self._leaves.remove(node)
-            node = self._parent(node)
+            node = node.parent
             node.num_active += 1
 
     def unpin(self, node: DeviceNode, now: float) -> None:
@@ -171,35 +153,51 @@ class DeviceCache:
         node.num_active -= 1
         while node.num_active == 0 and node is not self.root:
             self._num_active_nodes -= 1
-            parent = self._parent(node)
-            if node.is_leaf:
+            if not node.num_children:
                 self._leaves.add(node)
-            node = parent
+            node = node.parent
             node.num_active -= 1
 
     # -- leaving -------------------------------------------------------------------
 
-    def _evict_one(self, now: float) -> None:
-        """Give away what was released longest ago."""
-        leaf = self._leaves.victim()
-        tail = next(iter(self._tails), None)
-        if tail is not None and (leaf is None or self._tails[tail] <= leaf.last_use):
-            self._drop_tail(tail, now)
+    def _evict_some(self, num_rows: int, now: float) -> None:
+        """Give away what was released longest ago: a tail, or chunks of one path."""
+        leaf = self._leaves.first()
+        if leaf is None or self._has_older_tail(leaf):
+            self._drop_tail(next(iter(self._tails)), now)
             return
-        assert isinstance(leaf, DeviceNode)
+        self._leaves.remove(leaf)
+        while True:
+            parent = leaf.parent
+            self._drop_chunk(leaf, now)
+            if parent.num_children or parent.num_active:
+                return
+            # It takes the stamp over, so mostly it is the next to go.
+            is_enough = self.num_free >= num_rows
+            if (
+                is_enough
+                or self._has_older_tail(parent)
+                or not self._leaves.is_before_all(parent)
+            ):
+                self._leaves.add(parent)
+                return
+            leaf = parent
+
+    def _has_older_tail(self, node: DeviceNode) -> bool:
+        tail = next(iter(self._tails), None)
+        return tail is not None and self._tails[tail] <= node.last_use
+
+    def _drop_chunk(self, leaf: DeviceNode, now: float) -> None:
         if leaf in self._tails:
             self._drop_tail(leaf, now)
         if self.on_evict is not None:
             self.on_evict(leaf, now, is_tail=False)
-        self._leaves.remove(leaf)
-        parent = self._parent(leaf)
-        parent.disown(leaf)
         del self.nodes[leaf.key]
+        parent = leaf.parent
+        parent.num_children -= 1
+        parent.last_use = max(parent.last_use, leaf.last_use)
         self.num_free += self.rows_per_chunk
         self.evicted_chunks += 1
-        parent.last_use = max(parent.last_use, leaf.last_use)
-        if parent.is_leaf and parent.num_active == 0:
-            self._leaves.add(parent)
 
     def _drop_tail(self, node: DeviceNode, now: float) -> None:
         if self.on_evict is not None:
@@ -210,9 +208,3 @@ class DeviceCache:
                 served.holder = None
         node.served = ()
         self.num_free += self.tail_rows
-
-    @staticmethod
-    def _parent(node: DeviceNode) -> DeviceNode:
-        parent = node.parent
-        assert isinstance(parent, DeviceNode)
-        return parent

@@ -3,7 +3,8 @@
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.core.waiting import BlockKey
 from kvcellar.layout.groups import CacheLayout
-from kvcellar.replay.device import DeviceCache, DeviceNode
+from kvcellar.replay.device import DeviceCache
+from kvcellar.replay.device_leaves import DeviceNode
 from kvcellar.replay.keys import PrefixKeys
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvcellar.core import events
-from kvcellar.replay.device import DeviceCache, DeviceNode
+from kvcellar.replay.device import DeviceCache
+from kvcellar.replay.device_leaves import DeviceNode
 from kvcellar.replay.device_rows import DeviceRows
 from kvcellar.replay.host_base import Host, HostJob, StepBlocks
 from kvcellar.replay.keys import PrefixKeys
@@ -193,12 +194,14 @@ class Memory:
     def _enter_chunks(self, running: Running, end: int) -> None:
         if self.device is None:
             return
-        num_chunks = min(end // self.unit, len(running.keys) // self._stride)
-        for depth in range(running.node.depth + 1, num_chunks + 1):
-            key = running.keys[depth * self._stride - 1]
-            running.node, is_new = self.device.add_chunk(running.node, key)
-            if is_new:
-                running.num_rows -= self.rows.chunk
+        stride, node, num_new = self._stride, running.node, 0
+        num_chunks = min(end // self.unit, len(running.keys) // stride)
+        first = (node.depth + 1) * stride - 1
+        for key in running.keys[first : num_chunks * stride : stride]:
+            node, is_new = self.device.add_chunk(node, key)
+            num_new += is_new
+        running.node = node
+        running.num_rows -= num_new * self.rows.chunk
 
     def _keep_tail(self, running: Running, boundary: int, now: float) -> None:
         """The engine keeps the windows at a boundary that a step has passed."""
