@@ -1,6 +1,8 @@
 """``kvcellar plan``: its options, and how they become a request."""
 
 import argparse
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -104,8 +106,11 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
     from kvcellar.plan import make_plan
     from kvcellar.plan.options import request_of
     from kvcellar.plan.report.json import json_of
-    from kvcellar.plan.report.text import text_of
+    from kvcellar.plan.report.text import WIDTH, text_of
 
     plan = make_plan(request_of(vars(options)))
-    print(json_of(plan) if options.json else text_of(plan))
+    # What is not a terminal, a file say, gets the same lines everywhere.
+    columns = shutil.get_terminal_size((WIDTH, 0)).columns
+    width = min(WIDTH, columns) if sys.stdout.isatty() else WIDTH
+    print(json_of(plan) if options.json else text_of(plan, width))
     return 0

@@ -3,8 +3,6 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-WIDTH = 100
-
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Iterator[str]:
     """One line per row; numbers to the right.
@@ -21,16 +19,17 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Iterator
         yield "  ".join(cells).rstrip()
 
 
-def wrapped(text: str, first: str = "  ", others: str = "  ") -> str:
+def wrapped(text: str, width: int, first: str = "  ", others: str = "  ") -> str:
     """A sentence in lines that a terminal shows whole.
 
     Args:
+        width: of the terminal, in characters.
         first: before its first line.
         others: before the others.
     """
     return textwrap.fill(
         text,
-        WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=others,
         break_long_words=False,

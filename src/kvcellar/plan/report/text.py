@@ -10,23 +10,29 @@ from kvcellar.plan.report.table import wrapped
 from kvcellar.plan.timing import Timing
 from kvcellar.plan.words import count, duration, size
 
+WIDTH = 100
 
-def text_of(plan: Plan) -> str:
-    """All sections; commands, tables and log lines are never broken."""
+
+def text_of(plan: Plan, width: int = WIDTH) -> str:
+    """All sections; commands, tables and log lines are never broken.
+
+    Args:
+        width: characters after which sentences go on in the next line.
+    """
     figures = plan.figures
     blocks = (
         _title(figures),
-        _headline(figures),
-        "\n".join(_findings(plan)),
+        wrapped(_headline(figures), width, "", ""),
+        "\n".join(_findings(plan, width)),
         _section("run it", _commands(plan)),
         _section("what fits", fits(figures)),
         _section("how it multiplies", plan.products),
-        _prose("hits", sections.hits(figures)),
-        _prose("load or recompute", sections.times(figures.timing)),
-        _prose("eager or lazy", sections.modes(figures)),
+        _prose("hits", sections.hits(figures), width),
+        _prose("load or recompute", sections.times(figures.timing), width),
+        _prose("eager or lazy", sections.modes(figures), width),
         _section("cache groups, one rank", sections.groups(figures)),
         _section("the server's log will say", sections.log(figures)),
-        _prose("notes", plan.notes),
+        _prose("notes", plan.notes, width),
     )
     return "\n\n".join(block for block in blocks if block)
 
@@ -35,8 +41,8 @@ def _section(title: str, lines: Iterable[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
-def _prose(title: str, sentences: Iterable[str]) -> str:
-    lines = [wrapped(sentence) for sentence in sentences]
+def _prose(title: str, sentences: Iterable[str], width: int) -> str:
+    lines = [wrapped(sentence, width) for sentence in sentences]
     return "\n".join([title, *lines]) if lines else ""
 
 
@@ -64,15 +70,13 @@ def _headline(figures: Figures) -> str:
     memory = size(host.asked_bytes_per_rank * shape.ranks_per_server)
     each = " for each replica" if shape.data_parallel > 1 else ""
     if not host.num_prompts:
-        return wrapped(
+        return (
             f"{memory} of host memory{each} holds no whole prompt of "
-            f"{host.prompt_tokens:,} tokens.",
-            *("", ""),
+            f"{host.prompt_tokens:,} tokens."
         )
-    return wrapped(
+    return (
         f"{memory} of host memory{each} keeps {count(host.num_prompts, 'prompt')} of "
-        f"{host.prompt_tokens:,} tokens ready{_gain(figures.timing)}.",
-        *("", ""),
+        f"{host.prompt_tokens:,} tokens ready{_gain(figures.timing)}."
     )
 
 
@@ -86,10 +90,10 @@ def _gain(timing: Timing | None) -> str:
     )
 
 
-def _findings(plan: Plan) -> Iterator[str]:
+def _findings(plan: Plan, width: int) -> Iterator[str]:
     for finding in plan.findings:
-        yield wrapped(f"{finding.what}.", "! ", "  ")
-        yield wrapped(f"{finding.remedy}.", "  -> ", "     ")
+        yield wrapped(f"{finding.what}.", width, "! ", "  ")
+        yield wrapped(f"{finding.remedy}.", width, "  -> ", "     ")
 
 
 def _commands(plan: Plan) -> Iterator[str]:
