@@ -81,7 +81,7 @@ def test_every_multiplication_is_printed():
         "8 GiB x 4 ranks = 32 GiB of host memory per server",
         "32 GiB x 2 replicas = 64 GiB in total, since each replica has its own",
         "8 GiB x 4 ranks = 32 GiB on each of 2 nodes",
-        "256 chunks x 1.25 MiB = 320 MiB per prompt of 4,096 tokens and rank",
+        "256 chunks x 1.25 MiB = 320 MiB per prompt and rank",
         "8,192 blocks x 1.25 MiB = 10 GiB of KV cache on each GPU",
         "10 GiB x 8 GPUs = 80 GiB of KV cache in total",
     ) == planned.products

@@ -140,6 +140,8 @@ def _too_many_for_host(figures: Figures) -> Finding | None:
     host, asked = figures.host, figures.request.traffic.num_concurrent
     if asked is None or asked <= host.num_prompts_in_total or not host.num_prompts:
         return None
+    if "lazy" in (figures.advice.mode, figures.request.extra_config.get("mode")):
+        return None  # what runs is on the device, and stored when it leaves
     per_server = -(-asked // figures.shape.data_parallel)
     return Finding(
         "concurrency-above-host",

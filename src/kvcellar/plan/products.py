@@ -36,8 +36,7 @@ def prompt_products(host: HostPlan) -> tuple[str, ...]:
         checkpoint = f" + {size(tail)} of checkpoint" if tail else ""
         lines.append(
             f"{count(num_chunks, 'chunk')} x {size(stage.chunk_bytes)}{checkpoint} = "
-            f"{size(stage.prompt_bytes)} per prompt of {stage.prompt_tokens:,} tokens "
-            "and rank"
+            f"{size(stage.prompt_bytes)} per prompt and rank"
         )
     return tuple(lines)
 

@@ -9,17 +9,17 @@ from kvcellar.plan.words import size
 _Row = tuple[str, str, str, str, str, str]
 
 
+def fits_title(figures: Figures) -> str:
+    """What the columns count."""
+    return (
+        f"what fits: prompts of {figures.host.prompt_tokens:,} tokens, or only chunks "
+        f"of {figures.units.chunk_tokens:,}, or only checkpoints"
+    )
+
+
 def fits(figures: Figures) -> Iterator[str]:
     """The table, and what is not in it."""
-    chunk_tokens = figures.units.chunk_tokens
-    heading = (
-        "",
-        "memory",
-        f"prompts of {figures.host.prompt_tokens:,}",
-        f"or chunks of {chunk_tokens:,}",
-        "or tokens",
-        "or checkpoints",
-    )
+    heading = ("", "memory", "prompts", "or chunks", "or tokens", "or checkpoints")
     yield from table([heading, *_device_rows(figures), *_host_rows(figures)])
     if figures.device is None:
         yield (

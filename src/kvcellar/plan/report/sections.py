@@ -120,10 +120,10 @@ def _kept(group: GroupFacts) -> str:
     if not group.is_kept:
         return "nothing: it cannot be found again"
     if group.chunk_bytes:
-        return f"{size(group.chunk_bytes)} per chunk"
+        return f"{size(group.chunk_bytes)}/chunk"
     if group.checkpoint_blocks:
         blocks = count(group.checkpoint_blocks, "block")
-        return f"{size(group.checkpoint_bytes)} per checkpoint ({blocks})"
+        return f"{size(group.checkpoint_bytes)}/checkpoint ({blocks})"
     return "nothing: no resume reads it"
 
 

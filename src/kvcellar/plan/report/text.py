@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from kvcellar.plan.figures import Figures
 from kvcellar.plan.plan import Plan
 from kvcellar.plan.report import sections
-from kvcellar.plan.report.fits import fits
+from kvcellar.plan.report.fits import fits, fits_title
 from kvcellar.plan.report.table import wrapped
 from kvcellar.plan.timing import Timing
 from kvcellar.plan.words import count, duration, size
@@ -25,7 +25,7 @@ def text_of(plan: Plan, width: int = WIDTH) -> str:
         wrapped(_headline(figures), width, "", ""),
         "\n".join(_findings(plan, width)),
         _section("run it", _commands(plan)),
-        _section("what fits", fits(figures)),
+        _section(fits_title(figures), fits(figures)),
         _section("how it multiplies", plan.products),
         _prose("hits", sections.hits(figures), width),
         _prose("load or recompute", sections.times(figures.timing), width),
