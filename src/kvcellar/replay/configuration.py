@@ -68,7 +68,7 @@ def make_memory(trace: Trace, configuration: Configuration, memory_type: type[M]
     rows = DeviceRows.of(configuration.layout, unit, step_tokens)
     device = None
     if configuration.num_device_rows is not None:
-        usable = max(configuration.num_device_rows - rows.step, 0)
+        usable = rows.usable(configuration.num_device_rows)
         has_windows = bool(rows.tail)
         device = DeviceCache(usable, rows.chunk, rows.tail, has_windows=has_windows)
     host = _host(configuration, unit, rows)

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from kvcellar.attention.for_group import rule_for
 from kvcellar.layout.groups import CacheLayout, GroupLayout
 
+_MOST_TAILS = 2  # of a request: where it leaves a known path, and at its end
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceRows:
     """Rows of the pool; every block of every group takes one.
 
     Attributes:
+        unit: tokens of a chunk in the replay.
         chunk: of one unit of tokens, all append-only groups together.
         tail: of the windows and states at one boundary.
         window: of a running request's windows and states, besides the tails that stay.
@@ -18,6 +21,7 @@ class DeviceRows:
             run one after another, so the pool lacks these rows once and for all.
     """
 
+    unit: int
     chunk: int
     tail: int
     window: int
@@ -40,7 +44,20 @@ class DeviceRows:
         # kept is made of the blocks that the window stands on at that time.
         window = len(others)
         step = sum(group.blocks_filled(step_tokens) for group in others)
-        return cls(chunk, tail, window, step)
+        return cls(unit, chunk, tail, window, step)
+
+    def usable(self, num_rows: int) -> int:
+        """Rows of a pool of so many that can hold something beyond a step."""
+        return max(num_rows - self.step, 0)
+
+    def needed(self, num_tokens: int, num_tails: int) -> int:
+        """Rows for so many tokens that are not there, and the tails kept of them."""
+        num_chunks = -(-num_tokens // self.unit)
+        return num_chunks * self.chunk + self.window + num_tails * self.tail
+
+    def fits(self, num_tokens: int, num_usable: int) -> bool:
+        """Whether a request of so many tokens ever fits into so many usable rows."""
+        return self.needed(num_tokens, _MOST_TAILS) <= num_usable
 
 
 def _most_blocks(group: GroupLayout, unit: int) -> int:

@@ -84,8 +84,7 @@ class Memory:
         """Whether the request does not fit onto the empty device."""
         if self.device is None:
             return False
-        most_tails = 2  # where it leaves a known path, and at its end
-        return self._num_rows(request, 0, most_tails) > self.device.num_rows
+        return not self.rows.fits(request.num_tokens, self.device.num_rows)
 
     def admit(
         self, request: TraceRequest, request_id: str, now: float
@@ -101,7 +100,7 @@ class Memory:
             self.device.touch_tail(node, now)
         local = node.depth * unit
         kept = frozenset({junction, (num_tokens - 1) // unit * unit} - {0, local})
-        num_rows = self._num_rows(request, local, len(kept))
+        num_rows = self.rows.needed(request.num_tokens - local, len(kept))
         if not self._reserve(node, num_rows, now):
             return None
         event = events.LookUp(request_id, keys, num_tokens, local)
@@ -126,13 +125,6 @@ class Memory:
         self.device.unpin(node, node.last_use)
         return False
 
-    def _num_rows(self, request: TraceRequest, local: int, num_kept: int) -> int:
-        """Rows for what is not on the device, the answer and the windows included."""
-        total = request.num_prompt_tokens + request.num_output_tokens
-        num_chunks = -(-(total - local) // self.unit)
-        num_rows = num_chunks * self.rows.chunk + self.rows.window
-        return num_rows + num_kept * self.rows.tail
-
     def _ids(self, request: TraceRequest) -> "array[int]":
         """Prefix ids of prompt and answer; nobody else has those of the answer.
 
@@ -140,8 +132,8 @@ class Memory:
         """
         ids = request.blocks[:]
         ids.extend(request.output_blocks)
-        total = request.num_prompt_tokens + request.num_output_tokens
-        size, end = self._block_tokens, total // self.unit * self.unit
+        total, size = request.num_tokens, self._block_tokens
+        end = total // self.unit * self.unit
         for _ in range(max(total // size, -(-end // size)) - len(ids)):
             ids.append(next(self._private))
         return ids

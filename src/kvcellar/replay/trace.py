@@ -36,6 +36,11 @@ class TraceRequest:
     output_blocks: "array[int]" = field(default_factory=_no_blocks)
     session: str = ""
 
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and answer."""
+        return self.num_prompt_tokens + self.num_output_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
