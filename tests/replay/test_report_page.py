@@ -100,6 +100,15 @@ def test_every_chart_has_a_curve_per_kind_and_device(report):
     assert "dashed" in checker.classes
 
 
+def test_the_hit_charts_show_what_no_cache_exceeds(report):
+    """Two lines in each chart of hit ratios, both named in the legend."""
+    page = page_of(report)
+    assert 2 + 1 == page.count('class="curve ref"')
+    assert 2 + 1 == page.count('class="curve ref dashed"')
+    for words in ("no cache finds more", "no order of eviction finds more"):
+        assert words in page
+
+
 def test_both_themes_name_the_same_colours(report):
     """Every variable that is used has a light and a dark value."""
     page = page_of(report)

@@ -9,6 +9,7 @@ from kvcellar.layout.models import model_layout
 from kvcellar.replay.grid import GridAxes, GridModel, make_cells, serving_layout
 from kvcellar.replay.grid_run import OnProgress, default_processes, run_grid
 from kvcellar.replay.grid_trace import TraceFacts, cut_trace, facts_of
+from kvcellar.replay.offline.bound import offline_hit_ratios
 from kvcellar.replay.presets_choice import CostChoice, choose_costs
 from kvcellar.replay.readers import Arrivals, open_trace
 from kvcellar.replay.report.report import Report, Setting, make_report
@@ -118,7 +119,7 @@ def run_request(request: ReplayRequest, on_start: OnStart) -> Report:
         costs=costs,
         systems=request.axes.systems,
     )
-    return make_report(setting, cells, played)
+    return make_report(setting, cells, played, offline_hit_ratios(trace, cells))
 
 
 def _facts(trace: Trace, path: str) -> TraceFacts:

@@ -38,6 +38,7 @@ SMALL = {
         hash_tokens=4,
         alignment=8,
     ),
+    "states only": layout_of(group(0, STATE, 4, None, 25), hash_tokens=4, alignment=4),
     "state": layout_of(
         group(0, FULL, 4, None, 10),
         group(1, STATE, 4, None, 25),
@@ -80,7 +81,7 @@ def test_where_chunks_suffice_it_is_exactly_the_best(prompts, num_bytes):
 @settings(max_examples=60)
 @given(PROMPTS, st.integers(0, 200), st.sampled_from(sorted(SMALL)))
 def test_with_checkpoints_it_is_never_below_the_best(prompts, num_bytes, name):
-    """Windows, two of them, long chunks, states; all memory sizes."""
+    """Windows, two of them, long chunks, states, states alone; all memory sizes."""
     trace = trace_of(prompts)
     best = optimum_tokens(trace, SMALL[name], num_bytes)
     assert bound_tokens(trace, SMALL[name], num_bytes) >= best - 1e-6

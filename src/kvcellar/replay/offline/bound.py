@@ -25,7 +25,7 @@ from kvcellar.replay.grid_cell import GridCell
 from kvcellar.replay.offline.descent import lowest_bound
 from kvcellar.replay.offline.farthest import most_chunks_found
 from kvcellar.replay.offline.prices import PricedUses
-from kvcellar.replay.offline.sizes import Room, least_sizes, room_of
+from kvcellar.replay.offline.sizes import least_sizes, room_of
 from kvcellar.replay.offline.uses import uses_of
 from kvcellar.replay.trace import Trace, TraceRequest
 
@@ -39,8 +39,9 @@ class OfflineBound:
 
     def __init__(self, trace: Trace, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._block_tokens = trace.block_tokens
         self._unit = unit_tokens(configuration.layout, trace.block_tokens)
+        layout = configuration.host_layout or configuration.layout
+        self._sizes = least_sizes(layout, self._unit, trace.block_tokens)
         self._uses = uses_of(trace, self._unit, _served_by(configuration, self._unit))
 
     def hit_ratio(self, host_bytes: int) -> float:
@@ -49,25 +50,13 @@ class OfflineBound:
         Args:
             host_bytes: host memory of one rank; 0 for none.
         """
-        uses = self._uses
-        if not uses.prompt_tokens:
-            return 0.0
-        room = room_of(self._configuration, host_bytes, self._block_tokens)
-        num_chunks = most_chunks_found(uses, room.num_chunks)
-        num_tokens = float(num_chunks * self._unit)
-        if num_tokens:
-            num_tokens = min(num_tokens, self._with_checkpoints(room))
-        return num_tokens / uses.prompt_tokens
-
-    def _with_checkpoints(self, room: Room) -> float:
-        """Tokens found at most if checkpoints have to be paid for, too."""
-        layout = self._configuration.host_layout or self._configuration.layout
-        sizes = least_sizes(layout, self._unit, self._block_tokens)
-        if not sizes.tail_bytes:
-            return float("inf")
-        priced = PricedUses(self._uses, sizes, self._unit, room.num_bytes)
-        highest = self._unit / sizes.chunk_bytes
-        return lowest_bound(priced, self._uses.num_requests, highest)
+        uses, sizes = self._uses, self._sizes
+        room = room_of(self._configuration, host_bytes, sizes, self._unit)
+        num_tokens = float(most_chunks_found(uses, room.num_chunks) * self._unit)
+        if num_tokens and sizes.tail_bytes:
+            priced = PricedUses(uses, sizes, self._unit, room.num_bytes)
+            num_tokens = min(num_tokens, lowest_bound(priced, uses.num_requests))
+        return num_tokens / uses.prompt_tokens if num_tokens else 0.0
 
 
 def _served_by(

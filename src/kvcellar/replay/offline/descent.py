@@ -20,14 +20,13 @@ _SHORTER = 0.6
 _NUM_SPLITS = 30
 
 
-def lowest_bound(uses: PricedUses, num_requests: int, highest_price: float) -> float:
+def lowest_bound(uses: PricedUses, num_requests: int) -> float:
     """Tokens that at most can be found: the lowest bound met on the way.
 
     Args:
         num_requests: of the trace.
-        highest_price: one at which nothing is worth keeping for one request.
     """
-    prices = np.full(num_requests, _best_single(uses, num_requests, highest_price))
+    prices = np.full(num_requests, _best_single(uses, num_requests))
     value, free = uses.at(prices)
     lowest, best = value, (prices, free)
     slope, share, num_in_vain = free, _FIRST_STEP, 0
@@ -47,13 +46,13 @@ def lowest_bound(uses: PricedUses, num_requests: int, highest_price: float) -> f
     return lowest
 
 
-def _best_single(uses: PricedUses, num_requests: int, highest: float) -> float:
+def _best_single(uses: PricedUses, num_requests: int) -> float:
     """The one price for all times with the lowest bound, by ternary search."""
 
     def bound(price: float) -> float:
         return uses.at(np.full(num_requests, price))[0]
 
-    low, high = 0.0, highest
+    low, high = 0.0, uses.highest_price
     for _ in range(_NUM_SPLITS):
         third = (high - low) / 3
         if bound(low + third) <= bound(high - third):

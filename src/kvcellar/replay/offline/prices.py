@@ -50,6 +50,9 @@ class PricedUses:
         uses: of the trace; at least one.
         unit: tokens of a chunk.
         num_bytes: of memory.
+
+    Attributes:
+        highest_price: at which nothing is worth keeping from one request to the next.
     """
 
     def __init__(
@@ -64,6 +67,10 @@ class PricedUses:
         self._starts = np.flatnonzero(is_first)
         self._prompt = np.cumsum(is_first) - 1
         self._tails = _tails_of(uses, is_first, sizes)
+        most = float(np.bincount(self._prompt, self._num_chunks).max())
+        # Per chunk, or where chunks take no bytes for the state of a whole prompt.
+        least_bytes = self._chunk_bytes or sum(sizes.tail_bytes) / most
+        self.highest_price = self._unit / least_bytes
 
     def at(self, prices: Floats) -> tuple[float, Floats]:
         """The bound at some prices, and how to change them.

@@ -1,12 +1,12 @@
 """What things cost in memory at the very least, and how much memory there is."""
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.layout.groups import CacheLayout
-from kvcellar.replay.coarse import unit_tokens
 from kvcellar.replay.configuration import Configuration
 from kvcellar.replay.device_rows import DeviceRows
 
@@ -71,25 +71,28 @@ def least_sizes(layout: CacheLayout, unit: int, block_tokens: int) -> LeastSizes
     return LeastSizes(chunk_bytes, tuple(int(size) for size in tail if size))
 
 
-def room_of(configuration: Configuration, host_bytes: int, block_tokens: int) -> Room:
+def room_of(
+    configuration: Configuration, host_bytes: int, sizes: LeastSizes, unit: int
+) -> Room:
     """What both memories of one rank hold together.
 
     Rows of the device hold at most so much payload as the fullest kind of row.
 
     Args:
         host_bytes: host memory of the rank; 0 for none.
-        block_tokens: tokens per id of the trace.
+        unit: tokens of a chunk.
     """
-    layout = configuration.host_layout or configuration.layout
-    unit = unit_tokens(configuration.layout, block_tokens)
-    chunk_bytes = least_sizes(layout, unit, block_tokens).chunk_bytes
-    num_chunks = host_bytes // chunk_bytes if chunk_bytes else 0
+    chunk_bytes, layout = sizes.chunk_bytes, configuration.layout
+    num_chunks = host_bytes // chunk_bytes if chunk_bytes else sys.maxsize
     num_bytes = host_bytes
     if configuration.num_device_rows is not None:
-        step_tokens = configuration.limits.step_tokens
-        rows = DeviceRows.of(configuration.layout, unit, step_tokens)
+        rows = DeviceRows.of(layout, unit, configuration.limits.step_tokens)
         usable = rows.usable(configuration.num_device_rows)
-        num_chunks += usable // rows.chunk
-        others = (layout.groups[p].payload_bytes for p in layout.checkpoint_positions)
-        num_bytes += usable * max((-(-chunk_bytes // rows.chunk), *others))
+        row_bytes = [
+            layout.groups[p].payload_bytes for p in layout.checkpoint_positions
+        ]
+        if rows.chunk:
+            num_chunks += usable // rows.chunk
+            row_bytes.append(-(-chunk_bytes // rows.chunk))
+        num_bytes += usable * max(row_bytes)
     return Room(num_chunks, num_bytes)

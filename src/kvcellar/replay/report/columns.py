@@ -16,12 +16,14 @@ class Result:
     """One cell with what came of it.
 
     Attributes:
+        offline_hit_ratio: what no order of eviction exceeds with as much memory.
         num_gpus: that share each layer; bytes and seconds of all are given.
         is_timeless: there are no times to tell.
     """
 
     cell: GridCell
     played: Played
+    offline_hit_ratio: float
     num_gpus: int
     is_timeless: bool
 
@@ -187,6 +189,13 @@ _TOKENS = (
         "host_hit_ratio",
         "share loaded from host memory",
         _ratio(lambda result: result.played.outcome.host_tokens),
+        6,
+    ),
+    Column(
+        "offline_hit_ratio",
+        "share that at most can be found in as many bytes, one request after another "
+        "and all of the trace known",
+        lambda result: result.offline_hit_ratio,
         6,
     ),
     Column(

@@ -21,14 +21,14 @@ class Figure:
         y_label: what it is, with its unit.
         shown: the value in words.
         factor: from the column's unit to the axis' one.
-        reference: column of a dotted line, and its name; None for none.
+        references: columns of dotted lines, and their names.
     """
 
     name: str
     y_label: str
     shown: Callable[[float], str]
     factor: float = 1.0
-    reference: tuple[str, str] | None = None
+    references: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +84,18 @@ def charts_of(
     """One chart for each size of the other memory, all with the same axes."""
     x_scale = memory_scale([number(r, family.x_name) for r in family.rows], memory_text)
     values = [number(row, figure.name) * figure.factor for row in family.rows]
-    if figure.reference is not None:
-        name = figure.reference[0]
+    for name, _ in figure.references:
         values += [number(row, name) * figure.factor for row in family.rows]
     axes = Axes(x_scale, make_scale(values), family.x_label, figure.y_label)
     charts = []
     for size in dict.fromkeys(row[family.facet_name] for row in family.rows):
         rows = [row for row in family.rows if row[family.facet_name] == size]
         curves = [_curve(family, figure, rows, choice) for choice in family.choices]
-        if figure.reference is not None:
-            curves.insert(0, _reference(family, figure, rows))
+        references = [
+            _reference(family, figure, rows, number)
+            for number in range(len(figure.references))
+        ]
+        curves = [*references, *curves]
         size_text = memory_text(number(rows[0], family.facet_name))
         title = f"{_NAMES[family.facet_name]} {size_text}"
         charts.append(line_chart(title, axes, curves))
@@ -116,12 +118,14 @@ def _curve(family: Family, figure: Figure, rows: Sequence[Row], choice: str) -> 
     return Curve(choice, tuple(points), colour, is_dashed, is_hollow)
 
 
-def _reference(family: Family, figure: Figure, rows: Sequence[Row]) -> Curve:
-    assert figure.reference is not None
-    column, name = figure.reference
+def _reference(
+    family: Family, figure: Figure, rows: Sequence[Row], which: int
+) -> Curve:
+    """What no cache exceeds; of several such lines all but the first have dashes."""
+    column, name = figure.references[which]
     highest: dict[float, float] = {}
     for row in rows:
         x, y = number(row, family.x_name), number(row, column) * figure.factor
         highest[x] = max(y, highest.get(x, y))
     points = tuple(Point(x, highest[x], name) for x in sorted(highest))
-    return Curve(name, points, None)
+    return Curve(name, points, None, is_dashed=which > 0)

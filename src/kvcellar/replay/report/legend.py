@@ -1,13 +1,13 @@
 """Legends: what colours, dashes and rings stand for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kvcellar.replay.report.bars import Part
 from kvcellar.replay.report.curves import Family
 from kvcellar.replay.report.svg import element, text_in
 
 
-def curve_legend(family: Family, reference: str | None = None) -> str:
+def curve_legend(family: Family, references: Sequence[str] = ()) -> str:
     """One entry per curve; empty where there is only one and nothing to tell apart."""
     entries = []
     for choice in family.choices:
@@ -20,8 +20,9 @@ def curve_legend(family: Family, reference: str | None = None) -> str:
         ring = f"point c{colour}{' hollow' if is_hollow else ''}"
         dot = element("circle", cx=17, cy=7, r=4, class_=ring)
         entries.append((line + dot, choice or "device alone"))
-    if reference is not None:
-        entries.append((element("path", d="M0 7 L34 7", class_="curve ref"), reference))
+    for number, name in enumerate(references):
+        style = f"curve ref{' dashed' if number else ''}"
+        entries.append((element("path", d="M0 7 L34 7", class_=style), name))
     return _legend(entries)
 
 

@@ -65,6 +65,7 @@ svg .tick-x, svg .middle { text-anchor: middle; }
 .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .dashed { stroke-dasharray: 7 4; }
 .curve.ref { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 2 4; }
+.curve.ref.dashed { stroke-dasharray: 9 3 2 3; }
 .point { stroke-width: 2; }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: .25rem 0 .75rem;
   padding: 0; list-style: none; }

@@ -55,13 +55,20 @@ class Report:
 
 
 def make_report(
-    setting: Setting, cells: Sequence[GridCell], played: Sequence[Played]
+    setting: Setting,
+    cells: Sequence[GridCell],
+    played: Sequence[Played],
+    offline: Sequence[float],
 ) -> Report:
-    """Put the results into figures and words."""
+    """Put the results into figures and words.
+
+    Args:
+        offline: of each cell, the hit ratio that no order of eviction exceeds.
+    """
     num_gpus, is_timeless = setting.num_gpus, setting.costs.is_timeless
     results = [
-        Result(cell, one, num_gpus, is_timeless)
-        for cell, one in zip(cells, played, strict=True)
+        Result(cell, one, best, num_gpus, is_timeless)
+        for cell, one, best in zip(cells, played, offline, strict=True)
     ]
     rows = tuple(row_of(result) for result in results)
     facts = {

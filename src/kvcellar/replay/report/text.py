@@ -65,6 +65,7 @@ _HITS = (
     _percent("device", "device_hit_ratio"),
     _percent("host", "host_hit_ratio"),
     _percent("found", "hit_ratio"),
+    _percent("bound", "offline_hit_ratio"),
     _percent("ceiling", "ceiling_hit_ratio"),
 )
 _TIMES = (
