@@ -31,7 +31,8 @@ class _Pass:
         self._rules, self._unit = HybridRules(layout), unit
         self._ids = ids
         self._num_tokens = len(ids) * trace.block_tokens
-        self.num_wanted = (request.num_prompt_tokens - 1) // unit
+        most = min(request.num_prompt_tokens - 1, self._num_tokens)
+        self.num_wanted = most // unit
 
     def _key(self, position, end):
         """The item of a group that ends at a token, the same for equal prefixes."""

@@ -96,6 +96,15 @@ def test_blocks_shorter_than_a_chunk_are_told_apart(prompts, num_bytes):
     assert bound_tokens(trace, SMALL["long chunks"], num_bytes) >= best - 1e-6
 
 
+@settings(max_examples=60)
+@given(PROMPTS, st.integers(0, 200), st.sampled_from(["long chunks", "states only"]))
+def test_chunks_may_end_inside_a_block_of_the_trace(prompts, num_bytes, name):
+    """Blocks of 6 tokens, chunks of 8: shared by who shares the whole block."""
+    trace, layout = trace_of(prompts, 6), SMALL[name]
+    best = optimum_tokens(trace, layout, num_bytes)
+    assert bound_tokens(trace, layout, num_bytes) >= best - 1e-6
+
+
 def test_checkpoints_have_to_be_paid_for():
     """Two prompts in turn, room for the chunks of both but for one checkpoint."""
     layout = layout_of(

@@ -1,14 +1,17 @@
 """What things cost in memory at the very least, and how much memory there is."""
 
+import math
 import sys
 from dataclasses import dataclass
 
 import numpy as np
 
 from kvcellar.attention.hybrid import HybridRules
-from kvcellar.layout.groups import CacheLayout
+from kvcellar.layout.groups import AttentionKind, CacheLayout
 from kvcellar.replay.configuration import Configuration
 from kvcellar.replay.device_rows import DeviceRows
+
+_CHUNKED = AttentionKind.CHUNKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +46,18 @@ def least_sizes(layout: CacheLayout, unit: int, block_tokens: int) -> LeastSizes
     """Sizes in chunks of ``unit`` tokens.
 
     Beyond the longest window what a boundary needs repeats; the smallest of all is
-    taken. A block that ends before its chunk's last id of the trace does may have been
-    left by somebody who left the path inside that chunk: it counts for the chunk
-    before, which cannot have been used later.
+    taken. Whoever left the path inside a chunk may have left blocks of it: these count
+    for the chunk before, which cannot have been used less lately.
 
     Args:
         layout: what host memory keeps, with its own blocks.
-        block_tokens: tokens per id of the trace; divides ``unit``.
+        block_tokens: tokens per id of the trace; at most ``unit``.
     """
     rules = HybridRules(layout)
     longest = max((group.span_tokens or 0 for group in layout.groups), default=0)
     most = longest // unit + 3
     least = np.full(most, np.iinfo(np.int64).max)
-    for depth in range(1, 3 * most + 1):
+    for depth in range(1, most + _period(layout, unit, block_tokens) + 1):
         by_chunk = np.zeros(most, np.int64)
         for position, blocks in rules.checkpoint_blocks(depth * unit):
             group = layout.groups[position]
@@ -69,6 +71,12 @@ def least_sizes(layout: CacheLayout, unit: int, block_tokens: int) -> LeastSizes
     tail = np.minimum.accumulate(least)
     chunk_bytes = rules.chunk_bytes * (unit // layout.chunk_tokens)
     return LeastSizes(chunk_bytes, tuple(int(size) for size in tail if size))
+
+
+def _period(layout: CacheLayout, unit: int, block_tokens: int) -> int:
+    """Chunks after which boundaries lie the same in local chunks and in the trace's."""
+    spans = (g.span_tokens or 1 for g in layout.groups if g.kind is _CHUNKED)
+    return math.lcm(unit, block_tokens, *spans) // unit
 
 
 def room_of(

@@ -46,16 +46,15 @@ def uses_of(trace: Trace, unit: int, is_served: Callable[[TraceRequest], bool]) 
     A prompt's last token is always computed, so a chunk that holds it is not wanted.
 
     Args:
-        unit: tokens of a chunk, a multiple of the trace's blocks.
+        unit: tokens of a chunk, at least those of a block of the trace.
         is_served: whether a request counts at all.
     """
-    tree, blocks_per_chunk = PathTree(), unit // trace.block_tokens
-    runs, prompt_tokens, number = array("q"), 0, 0
+    tree, runs, prompt_tokens, number = PathTree(), array("q"), 0, 0
     for request in trace.requests:
         if not is_served(request):
             continue
-        path = request.blocks + request.output_blocks
-        path = path[blocks_per_chunk - 1 :: blocks_per_chunk]
+        ids = request.blocks + request.output_blocks
+        path = _path_of(ids, unit, trace.block_tokens)
         wanted = (request.num_prompt_tokens - 1) // unit
         for earlier, num_chunks in _joined(tree.use(path, wanted, number)):
             runs.extend((number, earlier, num_chunks))
@@ -63,6 +62,15 @@ def uses_of(trace: Trace, unit: int, is_served: Callable[[TraceRequest], bool]) 
         number += 1
     columns = np.array(runs, np.int64).reshape(-1, 3).T
     return Uses(columns[0], columns[1], columns[2], number, prompt_tokens)
+
+
+def _path_of(ids: "array[int]", unit: int, block_tokens: int) -> "array[int]":
+    """For each chunk the id of the block in which it ends: of nobody else's chunk."""
+    blocks_per_chunk, rest = divmod(unit, block_tokens)
+    if not rest:
+        return ids[blocks_per_chunk - 1 :: blocks_per_chunk]
+    ends = range(unit - 1, len(ids) * block_tokens, unit)
+    return array("q", [ids[end // block_tokens] for end in ends])
 
 
 class _Segment:
