@@ -51,12 +51,14 @@ class FakeEngine:
         self._loaded_bytes += 100 * from_host
         self._remember(whole, cache_salt)
         digest = hashlib.sha256(repr(whole).encode()).digest()
-        tokens = tuple(digest[:num_tokens])
+        tokens = tuple((digest * num_tokens)[:num_tokens])
         if from_host and self.is_wrong_after_load:
             tokens = (*tokens[:-1], tokens[-1] + 1)
         computed = len(whole) - on_device - from_host
+        ttft_seconds = 0.01 + computed * 1e-3 + from_host * 1e-6
         return Completion(
-            ttft_seconds=0.01 + computed * 1e-3 + from_host * 1e-6,
+            ttft_seconds=ttft_seconds,
+            last_token_seconds=ttft_seconds + (num_tokens - 1) * 2e-3,
             tokens=tokens,
             logprobs=tuple(-1.0 / (1 + token) for token in tokens),
             num_prompt_tokens=len(whole),

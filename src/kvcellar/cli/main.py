@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import kvcellar
 from kvcellar.cli import (
+    bench_command,
     demo_command,
     doctor_command,
     plan_command,
@@ -28,6 +29,7 @@ _COMMANDS = (
     doctor_command,
     demo_command,
     replay_command,
+    bench_command,
 )
 
 

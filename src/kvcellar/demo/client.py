@@ -23,6 +23,7 @@ class Completion:
 
     Attributes:
         ttft_seconds: from sending the request to the first token.
+        last_token_seconds: from sending the request to the last one.
         tokens: ids of the generated tokens.
         logprobs: of the same tokens.
         num_prompt_tokens: length of the prompt.
@@ -30,6 +31,7 @@ class Completion:
     """
 
     ttft_seconds: float
+    last_token_seconds: float
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     num_prompt_tokens: int
@@ -42,6 +44,11 @@ class Client:
     def __init__(self, address: Address, model: str) -> None:
         self._address = address
         self._model = model
+
+    def models(self) -> list[dict[str, Any]]:
+        """What the server says about each model that it serves."""
+        with self._request("GET", "/v1/models") as response:
+            return list(json.load(response)["data"])
 
     def tokenize(self, text: str) -> list[int]:
         """The model's token ids of a text, with its special tokens."""
@@ -102,13 +109,15 @@ def _read_stream(
     response: http.client.HTTPResponse, started: float, num_tokens: int
 ) -> Completion:
     ttft_seconds = None
+    last_token_seconds = 0.0
     tokens: list[int] = []
     logprobs: list[float] = []
     usage: dict[str, Any] = {}
     for event in _events(response):
         for choice in event.get("choices", ()):
+            last_token_seconds = time.perf_counter() - started
             if ttft_seconds is None:
-                ttft_seconds = time.perf_counter() - started
+                ttft_seconds = last_token_seconds
             chosen = choice["logprobs"]
             tokens += [int(t.removeprefix(_TOKEN_PREFIX)) for t in chosen["tokens"]]
             logprobs += chosen["token_logprobs"]
@@ -120,6 +129,7 @@ def _read_stream(
     details = usage.get("prompt_tokens_details") or {}
     return Completion(
         ttft_seconds=ttft_seconds,
+        last_token_seconds=last_token_seconds,
         tokens=tuple(tokens),
         logprobs=tuple(logprobs),
         num_prompt_tokens=usage["prompt_tokens"],

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import socket
 import ssl
+import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,6 +59,24 @@ def address_of(vllm_arguments: Sequence[str]) -> Address:
         port=int(text),
         is_encrypted=has_option(vllm_arguments, "--ssl-certfile"),
     )
+
+
+def address_of_url(url: str) -> Address:
+    """The server that a URL names; a path ``/v1`` is allowed and means nothing.
+
+    Raises:
+        ConfigError: it is not the URL of a server that can be asked.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"server={url!r} is no URL: {error}") from error
+    if parts.scheme != "http" or not host or parts.path.rstrip("/") not in ("", "/v1"):
+        raise ConfigError(
+            f"server={url!r} cannot be asked; write it as http://127.0.0.1:8000"
+        )
+    return Address(host, port or http.client.HTTP_PORT)
 
 
 def is_free(address: Address) -> bool:

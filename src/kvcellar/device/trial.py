@@ -1,0 +1,152 @@
+"""A device cache and host memory of their own, to try copies without an engine."""
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvcellar.device.cpu import CpuDevice
+from kvcellar.device.device import Device
+from kvcellar.device.regions import PageTensor, Region, regions_from_tensors
+from kvcellar.errors import ConfigError
+from kvcellar.layout.groups import AttentionKind, CacheLayout, GroupLayout, make_layout
+from kvcellar.layout.host import HostGeometry, plan_geometry
+from kvcellar.tiers.memory import HostMemory
+from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
+
+NUM_LAYERS = 8
+_BLOCK_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TrialShape:
+    """One group whose layers lie one after another, as engines often lay them out.
+
+    Attributes:
+        page_bytes: of one block in one layer.
+        cache_bytes: of the device cache, and about as much host memory.
+    """
+
+    page_bytes: int
+    cache_bytes: int
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block, all layers together."""
+        return self.page_bytes * NUM_LAYERS
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the device cache."""
+        return self.cache_bytes // self.block_bytes
+
+    def layout(self) -> CacheLayout:
+        """The layout of an engine with such a cache."""
+        size = self.block_bytes
+        group = GroupLayout(
+            0, AttentionKind.FULL, _BLOCK_TOKENS, size, size, NUM_LAYERS
+        )
+        tokens = _BLOCK_TOKENS
+        return make_layout(
+            [group],
+            hash_block_tokens=tokens,
+            alignment_tokens=tokens,
+            scheduler_block_tokens=tokens,
+        )
+
+    def regions(self, cache_address: int) -> list[tuple[Region, ...]]:
+        """Where the pages lie."""
+        pages = PageTensor(
+            storage_address=cache_address,
+            storage_bytes=self.cache_bytes,
+            offset_bytes=0,
+            layer_stride_bytes=self.page_bytes * self.num_blocks,
+            block_stride_bytes=self.page_bytes,
+            num_layers=NUM_LAYERS,
+            payload_bytes=self.page_bytes,
+        )
+        return [regions_from_tensors([pages], self.num_blocks)]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A device that is ready to copy, between memory that has been touched.
+
+    Attributes:
+        device: used on the thread that opened it.
+        name: what it is.
+        num_host_blocks: of host memory.
+        pin_seconds: locking host memory took so long; None where nothing is locked.
+    """
+
+    device: Device
+    name: str
+    shape: TrialShape
+    num_host_blocks: int
+    pinned_bytes: int = 0
+    pin_seconds: float | None = None
+
+    def job(self, direction: Direction, seed: int) -> CopyJob:
+        """Copy half of the blocks, chosen at random, to or from random host blocks."""
+        rng = np.random.default_rng(seed)
+        num_blocks = min(self.shape.num_blocks, self.num_host_blocks) // 2
+        device = rng.permutation(self.shape.num_blocks)[:num_blocks]
+        host = rng.permutation(self.num_host_blocks)[:num_blocks]
+        return CopyJob(seed, direction, (GroupCopy(0, device, host),))
+
+
+@contextlib.contextmanager
+def open_trial(kind: str, shape: TrialShape) -> Iterator[Trial]:
+    """A device of a kind, ``"cpu"`` or ``"cuda"``, until the ``with`` block ends.
+
+    Raises:
+        ConfigError: there is no such device here, or not the memory.
+    """
+    problem = device_problem(kind)
+    if problem is not None:
+        raise ConfigError(f"device={kind!r} cannot be measured: {problem}")
+    layout = shape.layout()
+    geometry = plan_geometry(layout, shape.cache_bytes)
+    with HostMemory(geometry) as memory:
+        memory.array[:] = 1
+        if kind == "cpu":
+            cache = np.full(shape.cache_bytes, 2, dtype=np.uint8)  # alive until the end
+            device = CpuDevice(
+                layout,
+                geometry,
+                shape.regions(int(cache.ctypes.data)),
+                num_blocks=shape.num_blocks,
+                host_address=memory.address,
+            )
+            yield Trial(device, "cpu", shape, num_host_blocks(geometry))
+            return
+        # By name: nothing but this may load torch.
+        graphics = importlib.import_module("kvcellar.device.trial_gpu")
+        with graphics.open_gpu_trial(shape, layout, geometry, memory) as trial:
+            yield trial
+
+
+def device_problem(kind: str) -> str | None:
+    """Why copies of a kind cannot be tried here; None if they can.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    if kind == "cpu":
+        return None
+    if kind != "cuda":
+        raise ConfigError(f"device={kind!r} is unknown; use cpu or cuda")
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return "torch is not installed; install it, or measure the cpu"
+    if not torch.cuda.is_available():
+        return "torch finds no CUDA device; check the driver, or measure the cpu"
+    return None
+
+
+def num_host_blocks(geometry: HostGeometry) -> int:
+    """Blocks that host memory holds."""
+    return geometry.num_slabs * geometry.classes[0].cells_per_slab
