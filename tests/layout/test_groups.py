@@ -8,6 +8,7 @@ from kvcellar.layout.groups import (
     CacheLayout,
     GroupLayout,
     make_layout,
+    plain_layout,
     smallest_chunk_tokens,
     with_chosen_chunk,
     with_chunk_tokens,
@@ -122,3 +123,14 @@ def test_a_users_chunk_is_tokens_or_blocks_of_the_smallest_chunk():
     assert 64 == with_chosen_chunk(layout, None, 4).chunk_tokens
     with pytest.raises(ConfigError, match="chunk_tokens=24"):
         with_chosen_chunk(layout, 24, None)
+
+
+def test_a_plain_layout_is_one_group_of_chunks():
+    """Chunks are its blocks, and a prompt may be resumed at each of them."""
+    layout = plain_layout(block_bytes=800, num_layers=8, tokens_per_block=32)
+    assert (32, (0,), ()) == (
+        layout.chunk_tokens,
+        layout.chunk_positions,
+        layout.checkpoint_positions,
+    )
+    assert 800 == layout.cell_bytes(0)

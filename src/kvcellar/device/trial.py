@@ -11,13 +11,12 @@ from kvcellar.device.cpu import CpuDevice
 from kvcellar.device.device import Device
 from kvcellar.device.regions import PageTensor, Region, regions_from_tensors
 from kvcellar.errors import ConfigError
-from kvcellar.layout.groups import AttentionKind, CacheLayout, GroupLayout, make_layout
+from kvcellar.layout.groups import CacheLayout, plain_layout
 from kvcellar.layout.host import HostGeometry, plan_geometry
 from kvcellar.tiers.memory import HostMemory
 from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
 
 NUM_LAYERS = 8
-_BLOCK_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +43,7 @@ class TrialShape:
 
     def layout(self) -> CacheLayout:
         """The layout of an engine with such a cache."""
-        size = self.block_bytes
-        group = GroupLayout(
-            0, AttentionKind.FULL, _BLOCK_TOKENS, size, size, NUM_LAYERS
-        )
-        tokens = _BLOCK_TOKENS
-        return make_layout(
-            [group],
-            hash_block_tokens=tokens,
-            alignment_tokens=tokens,
-            scheduler_block_tokens=tokens,
-        )
+        return plain_layout(self.block_bytes, NUM_LAYERS)
 
     def regions(self, cache_address: int) -> list[tuple[Region, ...]]:
         """Where the pages lie."""

@@ -217,3 +217,27 @@ def _check_group(group: GroupLayout, hash_block_tokens: int) -> None:
         )
     if group.payload_bytes <= 0:
         raise IncompatibleError(f"group {group.group_id} holds no bytes on this rank")
+
+
+def plain_layout(
+    block_bytes: int, num_layers: int, tokens_per_block: int = 16
+) -> CacheLayout:
+    """A model all of whose layers keep every token, for trials without a model.
+
+    Args:
+        block_bytes: of one block, all layers together.
+    """
+    group = GroupLayout(
+        group_id=0,
+        kind=AttentionKind.FULL,
+        tokens_per_block=tokens_per_block,
+        payload_bytes=block_bytes,
+        padded_bytes=block_bytes,
+        num_layers=num_layers,
+    )
+    return make_layout(
+        [group],
+        hash_block_tokens=tokens_per_block,
+        alignment_tokens=tokens_per_block,
+        scheduler_block_tokens=tokens_per_block,
+    )
