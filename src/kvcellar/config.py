@@ -75,6 +75,8 @@ class Settings:
         chunk_tokens: tokens per chunk; None takes the smallest that fits the model.
         blocks_per_chunk: the same as a multiple of the smallest chunk.
         min_load_tokens: fewer tokens than this are recomputed, not loaded.
+        cost_rule: whether a load that is measured to take longer than recomputing is
+            given up.
         max_load_tokens: most tokens loaded for one request; None for no limit.
         max_store_tokens: tokens of a request beyond this are not stored.
         store_decoded: whether generated tokens are stored as well as the prompt.
@@ -97,6 +99,7 @@ class Settings:
     chunk_tokens: int | None = None
     blocks_per_chunk: int | None = None
     min_load_tokens: int = 0
+    cost_rule: bool = True
     max_load_tokens: int | None = None
     max_store_tokens: int | None = None
     store_decoded: bool = True
@@ -290,6 +293,7 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "block_size": ("chunk_tokens", _int_from(1)),
     "blocks_per_chunk": ("blocks_per_chunk", _int_from(1)),
     "min_load_tokens": ("min_load_tokens", _int_from(0)),
+    "cost_rule": ("cost_rule", _switch),
     "max_load_tokens": ("max_load_tokens", _int_from(0)),
     "max_store_tokens": ("max_store_tokens", _int_from(0)),
     "max_offload_tokens": ("max_store_tokens", _int_from(0)),

@@ -262,6 +262,25 @@ _TABLE = (
         _GAUGE,
     ),
     Metric(
+        "kvcellar_load_choices_total",
+        "Requests that host memory could have served, by what became of them: loaded, "
+        "too short (min_load_tokens), or too cheap to load, since recomputing was "
+        "measured to be faster.",
+        label="choice",
+        values=("load", "too_short", "too_cheap"),
+    ),
+    Metric(
+        "kvcellar_measured_load_bytes_per_second",
+        "Bytes per second of loads on one rank, as last measured; 0 before the first.",
+        _GAUGE,
+    ),
+    Metric(
+        "kvcellar_measured_prefill_tokens_per_second",
+        "Tokens per second of steps that were mostly prefill, as last measured; 0 "
+        "before the first.",
+        _GAUGE,
+    ),
+    Metric(
         "kvcellar_leased_bytes",
         "Host memory, one rank, that requests keep by a lease.",
         _GAUGE,

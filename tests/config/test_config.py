@@ -33,6 +33,7 @@ VALID: dict[str, object] = {
     "block_size": 512,
     "blocks_per_chunk": 2,
     "min_load_tokens": 64,
+    "cost_rule": False,
     "max_load_tokens": 4096,
     "max_store_tokens": 8192,
     "max_offload_tokens": 8192,
@@ -44,6 +45,7 @@ VALID: dict[str, object] = {
 }
 BYTE_KEYS = [key for key in VALID if "memory" in key or "bytes" in key]
 SWITCH_KEYS = [
+    "cost_rule",
     "lazy_offload",
     "store_decoded",
     "superseded_first",
@@ -125,6 +127,7 @@ def test_own_keys_fill_their_settings() -> None:
         "superseded_first": False,
         "chunk_tokens": 512,
         "min_load_tokens": 64,
+        "cost_rule": False,
         "max_load_tokens": 0,
         "max_store_tokens": 100,
         "store_decoded": False,
@@ -138,6 +141,7 @@ def test_own_keys_fill_their_settings() -> None:
         superseded_first=False,
         chunk_tokens=512,
         min_load_tokens=64,
+        cost_rule=False,
         max_load_tokens=0,
         max_store_tokens=100,
         store_decoded=False,

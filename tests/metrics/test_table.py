@@ -10,7 +10,15 @@ from kvcellar.metrics import METRICS, SERIES, MetricKind, series
 from kvcellar.reasons import MEANINGS, MissReason
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "metrics_page.py"
-UNITS = ("_bytes", "_seconds", "_tokens", "_blocks", "_chunks", "_checkpoints")
+UNITS = (
+    "_bytes",
+    "_seconds",
+    "_tokens",
+    "_blocks",
+    "_chunks",
+    "_per_second",
+    "_checkpoints",
+)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,9 @@ class CoreCounters:
         lost_chunks: chunks whose device copy went before it was stored (lazy mode).
         failed_jobs: jobs that a rank reported as failed.
         refused_loads: loads the engine wanted that could not be planned.
+        chosen_loads: requests admitted with a load.
+        short_loads: requests recomputed since less than ``min_load_tokens`` was there.
+        cheap_recomputes: requests recomputed since that was measured to be faster.
     """
 
     loaded_tokens: int = 0
@@ -30,3 +33,6 @@ class CoreCounters:
     lost_chunks: int = 0
     failed_jobs: int = 0
     refused_loads: int = 0
+    chosen_loads: int = 0
+    short_loads: int = 0
+    cheap_recomputes: int = 0

@@ -97,10 +97,30 @@ class RequestFinished:
 
 @dataclass(slots=True)
 class JobDone:
-    """Every rank has reported a job."""
+    """Every rank has reported a job.
+
+    Attributes:
+        seconds: that the slowest rank copied; 0 if it is not known.
+    """
 
     job_id: int
     has_failed: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class StepEnded:
+    """The engine has carried out a step.
+
+    Attributes:
+        num_tokens: that it computed.
+        num_prefill_tokens: of these, those that were not decoded one by one.
+        seconds: that it took, without waiting for work.
+    """
+
+    num_tokens: int
+    num_prefill_tokens: int
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -128,6 +148,7 @@ Event = (
     | TokensComputed
     | RequestFinished
     | JobDone
+    | StepEnded
     | Reset
     | BlocksThreatened
 )

@@ -23,6 +23,7 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core import actions, events
 from kvcellar.core.admission import Admission
+from kvcellar.core.cost import LoadChoice, LoadCost, copied_bytes, load_bytes
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.keeping import Keep
 from kvcellar.core.keys import ChunkKeys
@@ -81,6 +82,7 @@ class Offloader:
         most_chunks = geometry.arena_bytes // max(rules.chunk_bytes, 1)
         self._admission = Admission(settings, most_chunks)
         self.counters = CoreCounters()
+        self.cost = LoadCost(settings.min_load_tokens, is_measured=settings.cost_rule)
         self.records: dict[str, RequestRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
         stores = LazyStores if settings.mode == "lazy" else EagerStores
@@ -93,6 +95,7 @@ class Offloader:
             events.TokensComputed: self._tokens_computed,
             events.RequestFinished: self._request_finished,
             events.JobDone: self._job_done,
+            events.StepEnded: self._step_ended,
             events.Reset: self._reset,
             events.BlocksThreatened: self._blocks_threatened,
         }
@@ -145,7 +148,7 @@ class Offloader:
         tokens = 0
         if not record.num_strikes and not record.controls.skip_load:
             self.index.borrow_checkpoint(known, event.hashes)
-            tokens = self._promise(record, known, event.local_tokens)
+            tokens = self._promise(record, known, now)
         if held is not None:
             self.index.unpin(held)
         return [actions.Promise(event.request_id, tokens)]
@@ -163,18 +166,24 @@ class Offloader:
             num_local = event.local_tokens // self.layout.chunk_tokens
             self._adaptive.observe(keys, num_local, now)
 
-    def _promise(self, record: RequestRecord, known: Node, local_tokens: int) -> int:
+    def _promise(self, record: RequestRecord, known: Node, now: float) -> int:
         """Pin the deepest useful resume point; 0 when loading would not pay."""
         for _ in range(self.index.rules.margin_chunks):
             known = known.parent or known
-        node = self.index.resume_point(known)
+        node, local_tokens = self.index.resume_point(known), record.local_tokens
         limits = (self.settings.max_load_tokens, record.controls.max_load_tokens)
         for most in limits:
             while most is not None and self.index.boundary(node) > local_tokens + most:
                 assert node.parent is not None
                 node = self.index.resume_point(node.parent)
         tokens = self.index.boundary(node) - local_tokens
-        if tokens < max(self.settings.min_load_tokens, 1):
+        if tokens < 1:
+            return 0
+        if record.choice is None or record.choice is LoadChoice.TOO_SHORT:
+            record.choice = self.cost.choose(
+                tokens, lambda: load_bytes(self.index, node, local_tokens), now
+            )
+        if record.choice is not LoadChoice.LOAD:
             return 0
         self.index.pin(node)
         record.promise = node
@@ -182,7 +191,10 @@ class Offloader:
 
     def _allocated(self, event: events.Allocated, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)
+        choice, record.choice = record.choice, None
         if not event.external_tokens:
+            self.counters.short_loads += choice is LoadChoice.TOO_SHORT
+            self.counters.cheap_recomputes += choice is LoadChoice.TOO_CHEAP
             self._drop_promise(record)
             return []
         node, plan = record.promise, None
@@ -198,7 +210,9 @@ class Offloader:
         node.is_loaded = True
         self.index.touch(node, now)
         self.counters.loaded_tokens += event.external_tokens
-        job_id = self._start(LoadRecord(event.request_id, node))
+        self.counters.chosen_loads += 1
+        num_bytes = copied_bytes(self.layout, plan)
+        job_id = self._start(LoadRecord(event.request_id, node, num_bytes))
         return [actions.Load(job_id, event.request_id, plan)]
 
     def _plan_load(
@@ -276,11 +290,19 @@ class Offloader:
             self._end_store(job, has_failed=event.has_failed)
         elif isinstance(job, LoadRecord):
             self.index.unpin(job.node)
+            if not event.has_failed:
+                self.cost.loaded.observe(job.num_bytes, event.seconds, now)
             record = self.records.get(job.request_id)
             if event.has_failed and record is not None:
                 record.num_strikes += 1
         elif event.has_failed:
             self.index.lose(job.cells)
+        return []
+
+    def _step_ended(self, event: events.StepEnded, now: float) -> list[actions.Action]:
+        self.cost.step_ended(
+            event.num_tokens, event.num_prefill_tokens, event.seconds, now
+        )
         return []
 
     def _end_store(self, job: StoreRecord, *, has_failed: bool) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from kvcellar.core.controls import NO_CONTROLS, RequestControls
+from kvcellar.core.cost import LoadChoice
 from kvcellar.core.origin import PLAIN, Origin
 from kvcellar.index.cells import Cell
 from kvcellar.index.node import Checkpoint, Node
@@ -19,6 +20,7 @@ class RequestRecord:
         controls: its wishes.
         origin: what it brings along for what is stored of it.
         promise: node a load was promised from; pinned.
+        choice: load or recompute, while it waits; None before it is made.
         local_tokens: prefix that the device held at the last look-up.
         junction: boundary at which this prompt leaves a known path; 0 for none.
         spaced: boundaries inside this request's prefill that get a checkpoint.
@@ -39,6 +41,7 @@ class RequestRecord:
     controls: RequestControls = NO_CONTROLS
     origin: Origin = PLAIN
     promise: Node | None = None
+    choice: LoadChoice | None = None
     local_tokens: int = 0
     junction: int = 0
     spaced: tuple[int, ...] = ()
@@ -67,10 +70,15 @@ class StoreRecord:
 
 @dataclass(slots=True)
 class LoadRecord:
-    """A load in flight: the node it reads up to is pinned."""
+    """A load in flight: the node it reads up to is pinned.
+
+    Attributes:
+        num_bytes: that it copies on one rank.
+    """
 
     request_id: str
     node: Node
+    num_bytes: int = 0
 
 
 @dataclass(slots=True)

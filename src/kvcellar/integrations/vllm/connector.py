@@ -138,7 +138,12 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
         return self.scheduler_side.has_work()
 
     def take_events(self) -> "Iterable[KVCacheEvent]":
-        """Blocks that became loadable from host memory, or left it."""
+        """Blocks that became loadable from host memory, or left it.
+
+        The engine asks once for every step that has ended, and for nothing else so
+        regularly.
+        """
+        self.scheduler_side.step_ended()
         return self.scheduler_side.take_kv_events()
 
     def reset_cache(self) -> bool:

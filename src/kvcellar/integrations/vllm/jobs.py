@@ -22,11 +22,13 @@ class EndedJob:
 
     Attributes:
         request_id: the request that waits for it, if it is a load.
+        seconds: how long a load was copied, on the slowest rank.
     """
 
     job_id: int
     has_failed: bool
     request_id: str | None
+    seconds: float = 0.0
 
 
 class Jobs:
@@ -47,6 +49,7 @@ class Jobs:
         self._ranks_left: dict[int, int] = {}
         self._failed: set[int] = set()
         self._loading: dict[int, str] = {}
+        self._load_seconds: dict[int, float] = {}
         self.device_blocks: DeviceBlocks | None = None
         self.num_overtaken = 0
         self.in_flight = InFlight()
@@ -100,6 +103,10 @@ class Jobs:
     def take_report(self, report: WorkerReport) -> list[EndedJob]:
         """Count the ranks that ended each job; the last one ends it here."""
         self._failed |= report.failed
+        for job_id, seconds in report.load_seconds.items():
+            self._load_seconds[job_id] = max(
+                self._load_seconds.get(job_id, 0.0), seconds
+            )
         ended = []
         for job_id, num_ranks in report.num_done.items():
             self._ranks_left[job_id] -= num_ranks
@@ -109,7 +116,8 @@ class Jobs:
                 self._failed.discard(job_id)
                 self.in_flight.end(job_id, has_failed=has_failed)
                 request_id = self._loading.pop(job_id, None)
-                ended.append(EndedJob(job_id, has_failed, request_id))
+                seconds = self._load_seconds.pop(job_id, 0.0)
+                ended.append(EndedJob(job_id, has_failed, request_id, seconds))
         return ended
 
     def release(self, job_id: int) -> None:

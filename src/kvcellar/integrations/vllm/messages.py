@@ -44,10 +44,12 @@ class WorkerReport(KVConnectorWorkerMetadata):
     Attributes:
         num_done: ranks that have ended the job, by job id.
         failed: jobs that failed on some rank.
+        load_seconds: how long each load was copied, on the slowest rank.
     """
 
     num_done: dict[int, int] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
+    load_seconds: dict[int, float] = field(default_factory=dict)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "WorkerReport":
         """Add another rank's report to this one."""
@@ -55,6 +57,8 @@ class WorkerReport(KVConnectorWorkerMetadata):
         for job_id, count in other.num_done.items():
             self.num_done[job_id] = self.num_done.get(job_id, 0) + count
         self.failed |= other.failed
+        for job_id, seconds in other.load_seconds.items():
+            self.load_seconds[job_id] = max(self.load_seconds.get(job_id, 0.0), seconds)
         return self
 
 

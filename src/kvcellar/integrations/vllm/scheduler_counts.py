@@ -1,5 +1,6 @@
 """What the planner has decided, as series of ``kvcellar.metrics``."""
 
+from kvcellar.core.cost import LoadChoice
 from kvcellar.core.offloader import Offloader
 from kvcellar.integrations.vllm.in_flight import InFlight
 from kvcellar.integrations.vllm.jobs import Jobs
@@ -18,6 +19,7 @@ _LOST = series("kvcellar_skipped_stores_total", "lost")
 _HELD = series("kvcellar_skipped_stores_total", "already_held")
 _EVICTED_CHUNKS = series("kvcellar_evictions_total", "chunk")
 _EVICTED_CHECKPOINTS = series("kvcellar_evictions_total", "checkpoint")
+_CHOICES = {c: series("kvcellar_load_choices_total", c.value) for c in LoadChoice}
 _IN_FLIGHT = {d: series("kvcellar_jobs_in_flight", d) for d in Direction}
 _COPIES = tuple(
     (
@@ -53,6 +55,13 @@ def read_planner(offloader: Offloader) -> dict[str, int]:
         "kvcellar_host_chunks": len(index.nodes),
         "kvcellar_host_checkpoints": index.num_checkpoints,
         "kvcellar_pinned_chunks": index.num_pinned_chunks,
+        _CHOICES[LoadChoice.LOAD]: core.chosen_loads,
+        _CHOICES[LoadChoice.TOO_SHORT]: core.short_loads,
+        _CHOICES[LoadChoice.TOO_CHEAP]: core.cheap_recomputes,
+        "kvcellar_measured_load_bytes_per_second": round(offloader.cost.loaded.latest),
+        "kvcellar_measured_prefill_tokens_per_second": round(
+            offloader.cost.computed.latest
+        ),
         "kvcellar_leased_bytes": index.leases.used_bytes,
         "kvcellar_refused_leases_total": index.leases.num_refused,
     }

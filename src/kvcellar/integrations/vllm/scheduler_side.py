@@ -38,6 +38,7 @@ from kvcellar.integrations.vllm.messages import (
 )
 from kvcellar.integrations.vllm.scheduler_counts import SchedulerCounts
 from kvcellar.integrations.vllm.setup import layout_for
+from kvcellar.integrations.vllm.step_times import StepTimes
 from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
 from kvcellar.layout.host import plan_geometry
 
@@ -80,7 +81,9 @@ class SchedulerSide:
         self._free_queue: FreeQueueWatch | None = None
         self._watched: dict[str, Watched] = {}
         self._writes_early = writes_blocks_early(vllm_config)
-        self._wakeups = Wakeups(1 + _num_draft_tokens(vllm_config))
+        most_decoded = 1 + _num_draft_tokens(vllm_config)
+        self._wakeups = Wakeups(most_decoded)
+        self._step_times = StepTimes(most_decoded)
         self._jobs = Jobs(self._num_ranks)
         self._counts = SchedulerCounts()
         self.clock: Callable[[], float] = time.monotonic
@@ -206,6 +209,12 @@ class SchedulerSide:
     def build_metadata(self, scheduler_output: "SchedulerOutput") -> CellarMetadata:
         """Offer what this step completes to the planner; hand over all jobs."""
         num_scheduled = scheduler_output.num_scheduled_tokens
+        if self._settings.cost_rule:
+            self._step_times.begin(
+                scheduler_output.total_num_scheduled_tokens,
+                len(num_scheduled),
+                self.clock(),
+            )
         self._jobs.end_overtaken(lambda: self._blocks_written_early(scheduler_output))
         handed_over = self._take_hand_overs(scheduler_output)
         for watched in self._wakeups.next_step():
@@ -339,8 +348,16 @@ class SchedulerSide:
             return
         assert isinstance(report, WorkerReport)
         for job in self._jobs.take_report(report):
-            self._handle(events.JobDone(job.job_id, job.has_failed))
+            self._handle(events.JobDone(job.job_id, job.has_failed, job.seconds))
             self._jobs.release(job.job_id)
+
+    def step_ended(self) -> None:
+        """The engine has taken in the outcome of the oldest step under way."""
+        step = self._step_times.end(self.clock()) if self._settings.cost_rule else None
+        if step is not None and step.num_prefill_tokens:
+            self._handle(
+                events.StepEnded(step.num_tokens, step.num_prefill_tokens, step.seconds)
+            )
 
     def reset(self) -> bool:
         """Forget everything; False while jobs are in flight."""

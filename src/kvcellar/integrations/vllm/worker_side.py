@@ -206,6 +206,7 @@ class WorkerSide:
         return WorkerReport(
             {result.job_id: 1 for result in ended},
             {result.job_id for result in ended if result.error is not None},
+            {r.job_id: r.seconds for r in ended if r.direction is Direction.LOAD},
         )
 
     def take_stats(self) -> CellarStats | None:

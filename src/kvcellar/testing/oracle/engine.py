@@ -50,6 +50,7 @@ class SimulatedEngine:
         layout: what to run on; says too whether the engine schedules ahead.
         seed: decides when copies end, what is sampled, and which places are checked.
         failure_rate: chance that a copy fails.
+        seconds_per_byte: that a copy is said to take.
         is_v2: whether the engine talks to vLLM's second model runner.
 
     Attributes:
@@ -70,6 +71,7 @@ class SimulatedEngine:
         seed: int,
         *,
         failure_rate: float = 0.0,
+        seconds_per_byte: float = 0.0,
         is_v2: bool = False,
     ) -> None:
         self._seed = seed
@@ -82,7 +84,12 @@ class SimulatedEngine:
         )
         self._worker.register_kv_caches(self.device.kv_caches)
         self.all_transfers = [
-            self._seeded_transfers(number, half, failure_rate)
+            self._seeded_transfers(
+                number,
+                half,
+                failure_rate=failure_rate,
+                seconds_per_byte=seconds_per_byte,
+            )
             for number, half in enumerate(_ours(self._worker))
         ]
         self.transfers = self.all_transfers[0]
@@ -164,14 +171,14 @@ class SimulatedEngine:
         )
 
     def _seeded_transfers(
-        self, number: int, half: CellarConnector, failure_rate: float
+        self, number: int, half: CellarConnector, **rates: float
     ) -> SeededTransfers:
         side = half.worker_side
         assert side.device is not None
         assert side.transfers is not None
         side.transfers.close(1.0)
         rng = random.Random(f"{self._seed}/copies/{number}")
-        transfers = SeededTransfers(side.device, rng, failure_rate=failure_rate)
+        transfers = SeededTransfers(side.device, rng, **rates)
         side.transfers = transfers
         return transfers
 
@@ -208,6 +215,7 @@ class SimulatedEngine:
         for side, planner in zip(self._sides, self.planners, strict=True):
             counters = planner.counters
             figures.loaded_tokens += counters.loaded_tokens
+            figures.cheap_recomputes += counters.cheap_recomputes
             figures.stored_chunks += counters.stored_chunks
             figures.stored_checkpoints += counters.stored_checkpoints
             figures.refused_loads += counters.refused_loads

@@ -28,6 +28,7 @@ class OracleFigures:
     num_preemptions: int = 0
     num_units_checked: int = 0
     loaded_tokens: int = 0
+    cheap_recomputes: int = 0
     stored_chunks: int = 0
     stored_checkpoints: int = 0
     evicted_chunks: int = 0

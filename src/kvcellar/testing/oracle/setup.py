@@ -35,6 +35,7 @@ class OracleOptions:
         placement: one of ``config.PLACEMENTS``.
         superseded_first: whether replaced checkpoints go before everything else.
         is_followed: whether KV events are sent, and believed.
+        seconds_per_byte: that copies are said to take; decides whether to load.
     """
 
     layout: str
@@ -53,6 +54,7 @@ class OracleOptions:
     placement: str = "geometric"
     superseded_first: bool = True
     is_followed: bool = False
+    seconds_per_byte: float = 0.0
 
 
 def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
@@ -75,6 +77,7 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         "placement": rng.choice(["geometric", "geometric", *PLACEMENTS]),
         "superseded_first": rng.random() < 0.8,
         "is_followed": rng.random() < 0.5,
+        "seconds_per_byte": rng.choice([0.0, 0.0, 1e-8, 1e-6]),
     }
     if choices["hash_divisor"] > 1:
         # A hit inside a block takes blocks beside its own, to copy from. With a device
@@ -113,6 +116,7 @@ def make_oracle(options: OracleOptions) -> Oracle:
         layout,
         options.seed,
         failure_rate=options.failure_rate,
+        seconds_per_byte=options.seconds_per_byte,
         is_v2=options.is_v2,
     )
     if options.meddles:

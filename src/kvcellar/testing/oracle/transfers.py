@@ -20,6 +20,7 @@ class SeededTransfers:
         rng: decides when.
         slowness: chance that a poll ends no further job.
         failure_rate: chance that a store or load fails.
+        seconds_per_byte: that a copy is said to take.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class SeededTransfers:
         *,
         slowness: float = 0.5,
         failure_rate: float = 0.0,
+        seconds_per_byte: float = 0.0,
     ) -> None:
         self._device = device
         self._rng = rng
         self._queue: deque[tuple[CopyJob, object]] = deque()
         self.slowness = slowness
         self.failure_rate = failure_rate
+        self._seconds_per_byte = seconds_per_byte
         self.num_bytes = 0
         self._ended: list[JobResult] = []
 
@@ -84,4 +87,5 @@ class SeededTransfers:
             return JobResult(job.job_id, job.direction, 0, 0.0, "planted fault")
         num_bytes = self._device.copy(job, fence)
         self.num_bytes += num_bytes
-        return JobResult(job.job_id, job.direction, num_bytes, 0.0)
+        seconds = num_bytes * self._seconds_per_byte
+        return JobResult(job.job_id, job.direction, num_bytes, seconds)
