@@ -37,8 +37,8 @@ class MissReason(enum.StrEnum):
 
 
 MEANINGS: dict[MissReason, str] = {
-    MissReason.NOT_ASKED: "the request may not read any prefix cache, as prompt "
-    "logprobs and some pooling tasks demand",
+    MissReason.NOT_ASKED: "the request must not read a prefix cache (prompt "
+    "logprobs, some pooling tasks), or asked for no load (skip_load)",
     MissReason.REPLAYED: "served, and computed again because the engine replays the "
     "end of what it was given",
     MissReason.DECLINED: "promised from host memory, and the engine took less",
@@ -62,7 +62,8 @@ MEANINGS: dict[MissReason, str] = {
     MissReason.NOT_ADMITTED: "not stored at first sight (admission: second-touch)",
     MissReason.MAX_STORE_TOKENS: "not stored: beyond max_store_tokens of their request",
     MissReason.ANSWER: "not stored: an answer's tokens (store_decoded: false)",
-    MissReason.FILTERED: "not stored: the request that computed them asked for that",
+    MissReason.FILTERED: "not stored: the request that computed them asked for that "
+    "(skip_store)",
     MissReason.OTHER_IDENTITY: "the same tokens were seen under another cache salt, "
     "adapter or media, which must not be shared",
     MissReason.NEVER_SEEN: "no earlier request had them, or so long ago that it is "

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from layouts import LAYOUTS
 from planner_workload import MEMORY, Workload, assert_nothing_leaks, make_engine
 
+from kvcellar.core.checks import check_ledger
 from kvcellar.index.checks import check_index
 
 
@@ -21,6 +22,7 @@ def test_every_loaded_block_holds_its_prefix(name, memory):
         for _ in range(150):
             workload.step()
             check_index(engine.offloader.index)
+            check_ledger(engine.offloader.ledger)
         assert_nothing_leaks(engine)
 
 

@@ -3,6 +3,7 @@
 from layouts import LAYOUTS
 
 from kvcellar.config import Settings
+from kvcellar.core.checks import check_ledger
 from kvcellar.core.controls import RequestControls
 from kvcellar.index.checks import check_index
 from kvcellar.layout.host import plan_geometry
@@ -93,5 +94,6 @@ def assert_nothing_leaks(engine):
     assert (0, 0, 0) == (index.root.pins, len(index.detached), len(engine.queue))
     assert {} == engine.offloader.records == engine.offloader.jobs
     check_index(index)
+    check_ledger(engine.offloader.ledger)
     assert engine.reset()
     assert 0 == engine.offloader.slabs.used_bytes

@@ -58,11 +58,14 @@ class Allocated:
     Attributes:
         external_tokens: tokens to load beyond the local prefix of the last look-up;
             0, or fewer than were promised, is normal.
+        opening: a number that stands for the tokens of the first chunk alone, without
+            salt, adapter or media; None if nobody has worked it out.
     """
 
     request_id: str
     external_tokens: int
     tables: BlockTables
+    opening: int | None = None
 
 
 @dataclass(slots=True)

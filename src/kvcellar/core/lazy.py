@@ -24,6 +24,7 @@ from kvcellar.core.waiting import CachedBlocks, WaitingChunk, WaitingRoom
 from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
+from kvcellar.reasons import MissReason
 
 _SWEEP_CHUNKS = 256  # waiting chunks above which lost ones are looked for
 
@@ -72,11 +73,18 @@ class LazyStores(EagerStores):
         self, known: Node, hashes: Sequence[bytes], num_chunks: int
     ) -> int:
         """Where a prompt leaves what is known of its path, on host or device."""
+        return self.num_known(known.depth, hashes, num_chunks) * self.chunk_tokens
+
+    def num_known(self, depth: int, hashes: Sequence[bytes], num_chunks: int) -> int:
+        """Chunks of a prompt that are held or wait to be; ``depth`` of them are."""
         stride, waiting = self.index.hashes_per_chunk, self.waiting.chunks
-        depth = num_leading(
-            known.depth, num_chunks, lambda n: hashes[n * stride - 1] in waiting
+        return num_leading(
+            depth, num_chunks, lambda n: hashes[n * stride - 1] in waiting
         )
-        return depth * self.chunk_tokens
+
+    def is_waiting(self, key: bytes) -> bool:
+        """Whether a chunk waits to be stored."""
+        return key in self.waiting.chunks
 
     def keep(self, record: RequestRecord, keep: Keep) -> None:
         """What is on the device alone is leased when it comes."""
@@ -165,7 +173,7 @@ class LazyStores(EagerStores):
             index.touch(node, now)
             index.count_use(node, now)  # those on the device were not seen here
         else:
-            self.counters.lost_chunks += 1
+            self._lose(chunk, plan.refusal or MissReason.LOST)
         index.unpin(first)
         self.waiting.remove(chunk)
         return plan
@@ -186,10 +194,15 @@ class LazyStores(EagerStores):
             lease_path(self.index, node, chunk.keep)
         self.waiting.remove(chunk)
 
+    def _lose(self, chunk: WaitingChunk, reason: MissReason) -> None:
+        self.counters.lost_chunks += 1
+        if chunk.key not in self.index.nodes:  # else its checkpoint alone is lost
+            self.index.departures.note(chunk.key, reason)
+
     def _sweep(self, cached: CachedBlocks) -> None:
         """Count what the device lost without having been seen near its queue's head."""
         for chunk in list(self.waiting.chunks.values()):
             if not all(cached.find(group, key) for group, key in chunk.blocks):
                 self.waiting.remove(chunk)
-                self.counters.lost_chunks += 1
+                self._lose(chunk, MissReason.LOST)
         self._sweep_at = max(_SWEEP_CHUNKS, 2 * len(self.waiting.chunks))

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core import actions, events
+from kvcellar.core.accounting import Accounting
 from kvcellar.core.admission import Admission
 from kvcellar.core.cost import LoadChoice, LoadCost, copied_bytes, load_bytes
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.keeping import Keep
 from kvcellar.core.keys import ChunkKeys
 from kvcellar.core.lazy import LazyStores
+from kvcellar.core.ledger import Ledger
 from kvcellar.core.load_plan import plan_load
 from kvcellar.core.origin import Origin
 from kvcellar.core.record import (
@@ -48,6 +50,7 @@ from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.slabs import CellMove, SlabAllocator
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
+from kvcellar.reasons import MissReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +90,7 @@ class Offloader:
         self.jobs: dict[int, JobRecord] = {}
         stores = LazyStores if settings.mode == "lazy" else EagerStores
         self._stores = stores(self.index, settings, self.counters)
+        self._accounting = Accounting(self.index, self._stores)
         self._job_ids = itertools.count(1)
         self._handlers: dict[type, Callable[..., list[actions.Action]]] = {
             events.Arrived: self._arrived,
@@ -119,6 +123,11 @@ class Offloader:
         self.index.cells.announcements = announcements = Announcements()
         return announcements
 
+    @property
+    def ledger(self) -> Ledger:
+        """Where prompt tokens came from, and why the others were computed."""
+        return self._accounting.ledger
+
     # -- look-up and load ----------------------------------------------------------
 
     def _arrived(self, event: events.Arrived, now: float) -> list[actions.Action]:
@@ -130,6 +139,7 @@ class Offloader:
     def _look_up(self, event: events.LookUp, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)
         record.is_stale = False
+        record.trail.refusal = None
         record.local_tokens = event.local_tokens
         # The old pin stays until the new one is there: asked again, nothing moves.
         held, record.promise = record.promise, None
@@ -137,6 +147,7 @@ class Offloader:
         last_token = event.num_tokens - (not margin)  # the margin leaves a token anyway
         limit = last_token // self.layout.chunk_tokens
         limit = min(limit, len(event.hashes) // self.index.hashes_per_chunk)
+        self._accounting.looked_up(record, event.hashes, limit)
         if not record.is_observed:
             self._observe(record, event, limit, now)
         known = self.index.deepest_known(event.hashes, limit, hint=record.known)
@@ -146,7 +157,9 @@ class Offloader:
         shared = self._stores.known_tokens(known, event.hashes, limit)
         record.junction = max(shared - margin * self.layout.chunk_tokens, 0)
         tokens = 0
-        if not record.num_strikes and not record.controls.skip_load:
+        if record.controls.skip_load:
+            record.trail.refusal = MissReason.NOT_ASKED
+        elif not record.num_strikes:
             self.index.borrow_checkpoint(known, event.hashes)
             tokens = self._promise(record, known, now)
         if held is not None:
@@ -174,6 +187,7 @@ class Offloader:
         limits = (self.settings.max_load_tokens, record.controls.max_load_tokens)
         for most in limits:
             while most is not None and self.index.boundary(node) > local_tokens + most:
+                record.trail.refusal = MissReason.MAX_LOAD_TOKENS
                 assert node.parent is not None
                 node = self.index.resume_point(node.parent)
         tokens = self.index.boundary(node) - local_tokens
@@ -184,6 +198,7 @@ class Offloader:
                 tokens, lambda: load_bytes(self.index, node, local_tokens), now
             )
         if record.choice is not LoadChoice.LOAD:
+            record.trail.refusal = record.trail.refusal or MissReason.TOO_CHEAP
             return 0
         self.index.pin(node)
         record.promise = node
@@ -192,6 +207,7 @@ class Offloader:
     def _allocated(self, event: events.Allocated, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)
         choice, record.choice = record.choice, None
+        self._accounting.admitted(record, event, now)
         if not event.external_tokens:
             self.counters.short_loads += choice is LoadChoice.TOO_SHORT
             self.counters.cheap_recomputes += choice is LoadChoice.TOO_CHEAP
@@ -232,14 +248,17 @@ class Offloader:
         self, event: events.TokensComputed, now: float
     ) -> list[actions.Action]:
         record = self._record(event.request_id)
+        self._accounting.step_planned(record, event, now)
         if record.is_stale:
             return []
         plan = self._stores.tokens_computed(record, event, now)
+        self._accounting.stored(record)
         return self._carry_out(plan)
 
     def _blocks_threatened(
         self, event: events.BlocksThreatened, now: float
     ) -> list[actions.Action]:
+        self.index.departures.begin(now, "")
         plans = self._stores.blocks_threatened(event, now)
         return [a for plan in plans for a in self._carry_out(plan)]
 
@@ -273,6 +292,7 @@ class Offloader:
         record = self.records.pop(event.request_id, None)
         if record is not None:
             self._drop_promise(record)
+            self._accounting.finished(record, now)
             tip = record.tip
             if self.index.nodes.get(tip.key) is tip:
                 self.index.count_use(tip, now)
@@ -285,6 +305,7 @@ class Offloader:
 
     def _job_done(self, event: events.JobDone, now: float) -> list[actions.Action]:
         job = self.jobs.pop(event.job_id)
+        self.index.departures.begin(now, "")
         self.counters.failed_jobs += event.has_failed
         if isinstance(job, StoreRecord):
             self._end_store(job, has_failed=event.has_failed)
@@ -325,8 +346,10 @@ class Offloader:
                 index.publish(node)
 
     def _reset(self, event: events.Reset, now: float) -> list[actions.Action]:
+        self.index.departures.begin(now, "")
         for record in self.records.values():
             self._drop_promise(record)
+            self._accounting.reset(record)
             self.index.unpin(record.tip)
             record.tip = record.known = self.index.root
             self.index.pin(record.tip)

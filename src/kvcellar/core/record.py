@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from kvcellar.core.controls import NO_CONTROLS, RequestControls
 from kvcellar.core.cost import LoadChoice
 from kvcellar.core.origin import PLAIN, Origin
+from kvcellar.core.trail import Trail
 from kvcellar.index.cells import Cell
 from kvcellar.index.node import Checkpoint, Node
 
@@ -33,6 +34,7 @@ class RequestRecord:
         num_strikes: failed loads; after the first the request is recomputed.
         is_stale: its device blocks predate a reset, so nothing of it is stored until
             the engine starts it afresh.
+        trail: what accounting remembers of it.
     """
 
     request_id: str
@@ -53,6 +55,7 @@ class RequestRecord:
     is_observed: bool = False
     num_strikes: int = 0
     is_stale: bool = False
+    trail: Trail = field(default_factory=Trail)
 
 
 @dataclass(slots=True)

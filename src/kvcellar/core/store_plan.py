@@ -11,6 +11,7 @@ from kvcellar.index.announcements import Notice
 from kvcellar.index.cells import Cell
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
+from kvcellar.reasons import MissReason
 
 _Filled = tuple[Cell, list[int]]  # a cell, and the device blocks that fill it
 
@@ -46,6 +47,7 @@ class StorePlan:
         self._counters = counters
         self._filled: list[_Filled] = []
         self.record = StoreRecord()
+        self.refusal: MissReason | None = None  # of the last chunk that was not added
 
     @property
     def is_empty(self) -> bool:
@@ -61,9 +63,11 @@ class StorePlan:
         sources = self._chunk_sources(parent.depth)
         if sources is None:
             self._counters.stores_without_block += 1
+            self.refusal = MissReason.NO_BLOCK
             return None
         cells = self._take(self._index.rules.chunk_positions)
         if cells is None:
+            self.refusal = MissReason.NO_ROOM
             return None
         self._describe(cells, parent.depth)
         key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]

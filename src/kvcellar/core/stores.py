@@ -16,6 +16,7 @@ from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
+from kvcellar.reasons import MissReason
 
 
 def num_wanted_tokens(
@@ -33,6 +34,17 @@ def num_wanted_tokens(
         if most is not None:
             num_tokens = min(num_tokens, most)
     return num_tokens
+
+
+def unwanted_reason(
+    settings: Settings, controls: RequestControls, wanted_tokens: int
+) -> MissReason:
+    """Why the tokens behind the first ``wanted_tokens`` are not wanted."""
+    if controls.skip_store:
+        return MissReason.FILTERED
+    limits = (settings.max_store_tokens, controls.max_store_tokens)
+    is_limit = wanted_tokens in limits
+    return MissReason.MAX_STORE_TOKENS if is_limit else MissReason.ANSWER
 
 
 class EagerStores:
@@ -92,6 +104,20 @@ class EagerStores:
             end = known  # what it used but did not want stored
         lease_path(self.index, end, keep)
 
+    def num_known(self, depth: int, hashes: Sequence[bytes], num_chunks: int) -> int:
+        """Chunks of a prompt that are held or wait to be; ``depth`` of them are."""
+        del hashes, num_chunks
+        return depth
+
+    def is_waiting(self, key: bytes) -> bool:
+        """Whether a chunk waits to be stored."""
+        del key
+        return False
+
+    def answer_reason(self) -> MissReason | None:
+        """Why answers are not stored; None if they are."""
+        return None if self.settings.store_decoded else MissReason.ANSWER
+
     def reset(self) -> None:
         """Nothing is kept here."""
 
@@ -109,9 +135,15 @@ class EagerStores:
         wanted = num_wanted_tokens(
             self.settings, record.controls, event.num_prompt_tokens, known
         )
+        record.trail.unstored = None
+        if wanted < known:
+            record.trail.unstored = unwanted_reason(
+                self.settings, record.controls, wanted
+            )
         num_chunks = wanted // self.chunk_tokens
-        if record.num_admitted is not None:
-            num_chunks = min(num_chunks, record.num_admitted)
+        if record.num_admitted is not None and record.num_admitted < num_chunks:
+            record.trail.unstored = MissReason.NOT_ADMITTED
+            num_chunks = record.num_admitted
         return num_chunks
 
     def move_tip(
@@ -131,6 +163,8 @@ class EagerStores:
         first = tip = record.tip
         while tip.depth < num_chunks and (node := plan.add_chunk(tip)):
             tip = node
+        if tip.depth < num_chunks:
+            record.trail.unstored = plan.refusal
         if tip is not first:
             self.index.pin(tip)
             self.index.unpin(first)

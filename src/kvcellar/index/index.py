@@ -24,6 +24,7 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
+from kvcellar.index.departures import Departures
 from kvcellar.index.evictable import GHOSTS_PER_NODE, NEVER, Ghosts
 from kvcellar.index.leases import Leases
 from kvcellar.index.node import Checkpoint, Node
@@ -31,6 +32,9 @@ from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import State
 from kvcellar.index.superseded import SupersededCheckpoints
+from kvcellar.reasons import MissReason
+
+_DEPARTURES_PER_CHUNK = 4  # remembered for each chunk that host memory could hold
 
 
 class Index:
@@ -48,6 +52,7 @@ class Index:
         nodes: chunks that can be found, by key.
         num_checkpoints: held now.
         leases: paths that stay until a time.
+        departures: why chunks that were computed are not held.
     """
 
     def __init__(
@@ -72,6 +77,8 @@ class Index:
         self.counters = IndexCounters()
         self.num_checkpoints = 0
         self._num_pinned = 0  # the root included
+        most_chunks = slabs.geometry.arena_bytes // max(rules.chunk_bytes, 1)
+        self.departures = Departures(_DEPARTURES_PER_CHUNK * most_chunks)
         self._superseded = SupersededCheckpoints()
         self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
@@ -171,6 +178,7 @@ class Index:
         if not parent.pins:  # a pinned node is in nobody's order
             self._remove_from_policies(parent)
         self.nodes[key] = node
+        self.departures.forget(key)
         return node
 
     def add_checkpoint(
@@ -244,7 +252,7 @@ class Index:
     def fail(self, node: Node) -> None:
         """The chunk's copy failed: it and what hangs below it are never served."""
         if node.state is State.STORING:
-            self._detach(node)
+            self._detach(node, MissReason.FAILED_STORE)
         self.unpin(node)
 
     def fail_checkpoint(self, node: Node, checkpoint: Checkpoint) -> None:
@@ -385,7 +393,7 @@ class Index:
         """
         self.epoch += 1
         for child in list(self.root.children):
-            self._detach(child)
+            self._detach(child, MissReason.RESET)
         self._superseded.clear()
         self.leases.clear()
         if self._ghosts is not None:
@@ -416,7 +424,7 @@ class Index:
         for node in list(self.nodes.values()):
             if node.state is not State.GONE and not lost.isdisjoint(node.cells):
                 if self.nodes.get(node.key) is node:
-                    self._detach(node)
+                    self._detach(node, MissReason.FAILED_STORE)
             elif node.checkpoint and not lost.isdisjoint(node.checkpoint.cells):
                 self._drop_checkpoint(node)
 
@@ -432,7 +440,7 @@ class Index:
         assert parent is not None
         parent.is_loaded |= node.is_loaded
         parent.priority = max(parent.priority, node.priority)
-        self._unlink(node)
+        self._unlink(node, MissReason.EVICTED)
         self._free(node)
         if self._ghosts is None:
             parent.last_use = max(parent.last_use, node.last_use)
@@ -442,7 +450,7 @@ class Index:
             parent.take_over(node)
         self._settle(parent)
 
-    def _detach(self, top: Node) -> None:
+    def _detach(self, top: Node, reason: MissReason) -> None:
         """Make a subtree unfindable; nodes that jobs use wait for their last unpin."""
         assert top.parent is not None
         self.leases.drop(top)
@@ -451,7 +459,7 @@ class Index:
         while pending:
             node = pending.pop()
             pending.extend(node.children)
-            self._unlink(node)
+            self._unlink(node, reason)
             if node.pins:
                 node.move_to(State.EVICTING)
                 self.detached.add(node)
@@ -459,8 +467,9 @@ class Index:
                 self._free(node)
         self._settle(parent)
 
-    def _unlink(self, node: Node) -> None:
+    def _unlink(self, node: Node, reason: MissReason) -> None:
         assert node.parent is not None
+        self.departures.note(node.key, reason)
         node.parent.disown(node)
         del self.nodes[node.key]
         self._remove_from_policies(node)

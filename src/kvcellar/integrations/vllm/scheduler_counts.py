@@ -1,16 +1,26 @@
 """What the planner has decided, as series of ``kvcellar.metrics``."""
 
 from kvcellar.core.cost import LoadChoice
+from kvcellar.core.ledger import Ledger
 from kvcellar.core.offloader import Offloader
 from kvcellar.integrations.vllm.in_flight import InFlight
 from kvcellar.integrations.vllm.jobs import Jobs
 from kvcellar.integrations.vllm.stats import CellarStats
-from kvcellar.metrics import SERIES, series
+from kvcellar.metrics import SERIES, SOURCES, series
+from kvcellar.reasons import MissReason
 from kvcellar.transfer.jobs import Direction
 
 _LOOK_UPS = series("kvcellar_lookup_seconds")
 _LOAD_WAITS = series("kvcellar_load_wait_seconds")
 _STORE_BLOCKS = series("kvcellar_store_blocks")
+_DEVICE, _HOST, _COMPUTED = (
+    series("kvcellar_prompt_tokens_total", source) for source in SOURCES
+)
+_MISSED = tuple((r, series("kvcellar_missed_tokens_total", r)) for r in MissReason)
+_SERVED_BY = tuple(
+    (source, series("kvcellar_requests_total", source))
+    for source in ("host", "device", "nothing")
+)
 _CHUNKS = series("kvcellar_stores_total", "chunk")
 _CHECKPOINTS = series("kvcellar_stores_total", "checkpoint")
 _NO_ROOM = series("kvcellar_skipped_stores_total", "no_room")
@@ -67,6 +77,20 @@ def read_planner(offloader: Offloader) -> dict[str, int]:
     }
 
 
+def read_ledger(ledger: Ledger) -> dict[str, int]:
+    """Where prompt tokens came from so far."""
+    values = {
+        _DEVICE: ledger.device_tokens,
+        _HOST: ledger.host_tokens,
+        _COMPUTED: ledger.computed_tokens,
+    }
+    for reason, key in _MISSED:
+        values[key] = ledger.missed_tokens[reason]
+    for source, key in _SERVED_BY:
+        values[key] = ledger.num_requests[source]
+    return values
+
+
 def read_copies(in_flight: InFlight) -> dict[str, int]:
     """The counters and gauges of copies now."""
     values = {
@@ -78,6 +102,15 @@ def read_copies(in_flight: InFlight) -> dict[str, int]:
         values[blocks] = traffic.num_blocks
         values[num_bytes] = traffic.num_bytes
         values[ended] = traffic.ended_blocks
+    return values
+
+
+def read_all(offloader: Offloader, jobs: Jobs) -> dict[str, int]:
+    """Every counter and gauge of the planning half now, by series."""
+    values = read_planner(offloader)
+    values |= read_ledger(offloader.ledger)
+    values |= read_copies(jobs.in_flight)
+    values["kvcellar_overtaken_jobs_total"] = jobs.num_overtaken
     return values
 
 
@@ -96,8 +129,7 @@ class SchedulerCounts:
         self, offloader: Offloader, jobs: Jobs, num_bad_controls: int = 0
     ) -> CellarStats | None:
         """The differences and new samples; None when nothing changed."""
-        now = read_planner(offloader) | read_copies(jobs.in_flight)
-        now["kvcellar_overtaken_jobs_total"] = jobs.num_overtaken
+        now = read_all(offloader, jobs)
         now["kvcellar_bad_controls_total"] = num_bad_controls
         samples = self._take_samples(jobs.in_flight)
         if now == self._last and not samples:

@@ -3,6 +3,7 @@
 One instance per engine, on the engine's scheduler thread.
 """
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from kvcellar.core.controls import NO_CONTROLS
 from kvcellar.core.offloader import Offloader
 from kvcellar.errors import IncompatibleError
 from kvcellar.index.capacity import capacity, describe
+from kvcellar.integrations.vllm.accounts import log_account, opening_of
 from kvcellar.integrations.vllm.compat import (
     DeviceBlocks,
     EngineTables,
@@ -62,6 +64,8 @@ class SchedulerSide:
 
     Attributes:
         clock: the planner's, in seconds.
+        num_changes: goes up when the planner begins to change and again when it has
+            ended; so an odd number says that it is changing now.
     """
 
     def __init__(
@@ -90,6 +94,8 @@ class SchedulerSide:
         self._control_reader = ControlReader()
         self._is_followed = are_followed(vllm_config)
         self._kv_events: KvEvents | None = None
+        self.num_changes = 0
+        self._num_counted = -1
         if transfer_config.kv_load_failure_policy != "recompute":
             logger.warning(
                 "kvcellar: kv_load_failure_policy is %r, so a failed load fails its "
@@ -141,6 +147,8 @@ class SchedulerSide:
         )
         geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
         self._offloader = Offloader(layout, geometry, self._settings)
+        if logger.isEnabledFor(logging.DEBUG):
+            self._offloader.ledger.on_account = log_account
         self._jobs.in_flight.block_bytes = [g.payload_bytes for g in layout.groups]
         if self._is_followed:
             self._kv_events = KvEvents(self._offloader, self._kv_cache_config)
@@ -197,11 +205,13 @@ class SchedulerSide:
         """The engine admitted a request; follow it from now on."""
         request_id = request.request_id
         watched = self._watched.get(request_id)
+        opening = None
         if watched is None:
             watched = self._watched[request_id] = Watched(request)
+            opening = opening_of(request, self.offloader.layout.chunk_tokens)
         self._wakeups.watch(watched)
         tables = EngineTables(self._managers, request_id)
-        self._handle(events.Allocated(request_id, external_tokens, tables))
+        self._handle(events.Allocated(request_id, external_tokens, tables, opening))
         watched.has_run = False
 
     # -- store ---------------------------------------------------------------------
@@ -390,19 +400,24 @@ class SchedulerSide:
 
     def take_stats(self) -> "CellarStats | None":
         """What was counted since the last call."""
-        if self._offloader is None:
+        if self._offloader is None or self.num_changes == self._num_counted:
             return None
+        self._num_counted = self.num_changes
         num_bad_controls = self._control_reader.num_bad
         return self._counts.since_last(self._offloader, self._jobs, num_bad_controls)
 
     def _handle(self, event: events.Event) -> actions.Action | None:
         """Let the planner decide; queue its jobs; return its answer, if any."""
         answer = None
-        for action in self.offloader.handle(event, self.clock()):
-            if isinstance(action, (actions.Promise, actions.ResetAnswer)):
-                answer = action
-            else:
-                self._jobs.add(action)
+        self.num_changes += 1
+        try:
+            for action in self.offloader.handle(event, self.clock()):
+                if isinstance(action, (actions.Promise, actions.ResetAnswer)):
+                    answer = action
+                else:
+                    self._jobs.add(action)
+        finally:
+            self.num_changes += 1
         return answer
 
 

@@ -15,6 +15,7 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.structured_output import StructuredOutputManager
 
+from kvcellar.core.checks import check_ledger
 from kvcellar.index.checks import check_index
 from kvcellar.integrations.vllm.connector import CellarConnector
 from kvcellar.integrations.vllm.dead_state import compressor_states
@@ -183,14 +184,15 @@ class SimulatedEngine:
         return transfers
 
     def check(self) -> None:
-        """Verify what host memory is said to hold.
+        """Verify what host memory is said to hold, and where tokens came from.
 
         Raises:
-            InvariantError: an index is broken.
+            InvariantError: an index is broken, or accounts do not add up.
             WrongEventError: the KV events told something else.
         """
         for planner in self.planners:
             check_index(planner.index)
+            check_ledger(planner.ledger)
         if self.follower is not None:
             self.follower.believe(self._sides[0].take_kv_events())
             self.follower.check()
