@@ -72,7 +72,7 @@ class CellarSide:
         self, model: Model, num_blocks: int, host_bytes: int, **extra: Any
     ) -> None:
         config = vllm_rig.kv_cache_config(model, num_blocks)
-        settings = {"host_memory": host_bytes, **extra}
+        settings = {"host_memory": host_bytes, "status_socket": False, **extra}
         self.side = SchedulerSide(vllm_rig.vllm_config(model, settings), config)
         self.manager = vllm_rig.cache_manager(model, config)
         self.side.bind(self.manager)

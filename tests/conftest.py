@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import tempfile
 
 import hypothesis
 import pytest
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip("vllm is not installed"))
         if item.get_closest_marker("traces") and not has_traces:
             item.add_marker(pytest.mark.skip("KVCELLAR_TRACES is not set"))
+
+
+@pytest.fixture
+def short_folder():
+    """A new folder whose path leaves room for a socket's name; at most 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="kvc-", dir="/tmp") as folder:
+        yield pathlib.Path(folder)
 
 
 @pytest.fixture(scope="session")

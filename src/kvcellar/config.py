@@ -87,6 +87,8 @@ class Settings:
         lease_share: most host memory, as a share, that requests may keep by a lease.
         dead_state: whether state that no resumed layer reads is left out, on the
             models for which that is proven.
+        status_socket: whether the engine answers ``kvcellar why``, ``top`` and
+            ``/kvcellar/status`` on a socket of this user's.
     """
 
     host_memory_bytes: int = DEFAULT_HOST_MEMORY_BYTES
@@ -107,6 +109,7 @@ class Settings:
     spaced_checkpoint_share: float = DEFAULT_SPACED_SHARE
     lease_share: float = DEFAULT_LEASE_SHARE
     dead_state: bool = True
+    status_socket: bool = True
 
 
 def parse_bytes(value: object, key: str) -> int:
@@ -299,6 +302,7 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "max_offload_tokens": ("max_store_tokens", _int_from(0)),
     "store_decoded": ("store_decoded", _switch),
     "dead_state": ("dead_state", _switch),
+    "status_socket": ("status_socket", _switch),
     "offload_prompt_only": ("store_decoded", _prompt_only_switch),
     "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
     "spaced_checkpoint_share": ("spaced_checkpoint_share", _share),

@@ -1,15 +1,22 @@
 """``kvcellar serve`` with the real engine: it says it is on, and it ends as a whole."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kvcellar
+from kvcellar.cli.main import main
+from kvcellar.demo.metrics import parse_metrics
 from kvcellar.demo.tiny import ensure_tiny
+from kvcellar.monitor.fetch import fetch_json
 from kvcellar.serve.address import free_port
 from kvcellar.serve.group import wait_until_empty
 
@@ -26,12 +33,12 @@ def group_of_server(serve_pid: int) -> int:
     return server
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_the_whole_server(number: signal.Signals):
-    """Once kvcellar is on, each of the signals ends every process of the server."""
+@contextlib.contextmanager
+def serving(port: int) -> Iterator[subprocess.Popen[str]]:
+    """``kvcellar serve`` on a tiny model, once it says that kvcellar is on."""
     command = [sys.executable, "-m", "kvcellar", "serve", str(ensure_tiny("gemma3"))]
     command += ["--host-memory", "256MiB", "--host", "127.0.0.1", "--enforce-eager"]
-    command += ["--port", str(free_port()), "--max-model-len", "2048"]
+    command += ["--port", str(port), "--max-model-len", "2048"]
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
@@ -39,15 +46,79 @@ def test_a_signal_ends_the_whole_server(number: signal.Signals):
     }
     with subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True
-    ) as serving:
-        assert serving.stderr is not None
-        for line in serving.stderr:
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
             if line.startswith("kvcellar is on: 0.2 GiB host memory, eager"):
                 break
-        assert serving.poll() is None
-        group_id = group_of_server(serving.pid)
-        serving.send_signal(number)
-        serving.stderr.read()
+        assert process.poll() is None
+        try:
+            yield process
+        except BaseException:
+            process.kill()  # its watchdog ends the server
+            raise
+
+
+def complete(url: str, model: str, request_id: str, **fields: object) -> None:
+    """One completion of 600 tokens' prompt, under an id of the client's."""
+    body = {"model": model, "prompt": [5] * 300 + [6] * 300, "max_tokens": 4, **fields}
+    request = urllib.request.Request(
+        f"{url}/v1/completions",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", "X-Request-Id": request_id},
+    )
+    with urllib.request.urlopen(request, timeout=120) as response:
+        assert response.status == 200
+
+
+def test_metrics_status_and_why_over_http(capsys: pytest.CaptureFixture[str]):
+    """Prompt tokens add up to vLLM's own count on ``/metrics``, the status has them
+    too, and ``why`` finds each request by the id that its client gave it."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with serving(port) as process:
+        model = str(ensure_tiny("gemma3"))
+        complete(url, model, "first-of-two")
+        complete(url, model, "second-of-two")
+        complete(url, model, "third", cache_salt="tenant")
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as response:
+            samples = parse_metrics(response.read().decode())
+        status = fetch_json(url, "/kvcellar/status")
+        texts = []
+        for name in ("first-of-two", "second-of-two", "third"):
+            assert main(["why", name, "--server", url]) == 0
+            texts.append(capsys.readouterr().out)
+        assert main(["why", "nobody", "--server", url]) == 1
+        group_id = group_of_server(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        process.stderr.read()
+    assert wait_until_empty(group_id, 60)
+    tokens = {
+        source: samples.total("kvcellar_prompt_tokens_total", source=source)
+        for source in ("device", "host", "computed")
+    }
+    assert sum(tokens.values()) == samples.total("vllm:prompt_tokens_total") == 1800
+    computed = samples.total("kvcellar_missed_tokens_total")
+    assert tokens["computed"] == computed
+    assert samples.total("kvcellar_transfer_bytes_sum", direction="store") > 0
+    (engine,) = status["engines"]
+    assert engine["prompt_tokens"] == tokens
+    assert engine["tiers"]["host"]["chunks"] > 0
+    assert "600 prompt tokens" in texts[0]
+    assert "no earlier request had them" in texts[0]
+    assert "on the device already" in texts[1]
+    assert "under another cache salt" in texts[2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_the_whole_server(number: signal.Signals):
+    """Once kvcellar is on, each of the signals ends every process of the server."""
+    with serving(free_port()) as process:
+        group_id = group_of_server(process.pid)
+        process.send_signal(number)
+        assert process.stderr is not None
+        process.stderr.read()
     assert wait_until_empty(group_id, 60)
     if number == signal.SIGKILL:
-        assert serving.returncode == -signal.SIGKILL
+        assert process.returncode == -signal.SIGKILL

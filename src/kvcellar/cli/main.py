@@ -14,6 +14,7 @@ from kvcellar.cli import (
     plan_command,
     replay_command,
     serve_command,
+    why_command,
 )
 from kvcellar.cli.parser import EXIT_USAGE, OneLineParser
 from kvcellar.errors import CellarError, ConfigError
@@ -30,6 +31,7 @@ _COMMANDS = (
     demo_command,
     replay_command,
     bench_command,
+    why_command,
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 CONNECTOR_NAME = "CellarConnector"
 CONNECTOR_MODULE = "kvcellar.integrations.vllm"
+STATUS_MIDDLEWARE = "kvcellar.integrations.vllm.endpoint.StatusEndpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +57,5 @@ def server_command(settings: ServeSettings) -> list[str]:
     command += ["--model", settings.model]
     if settings.host_memory_bytes is not None:
         command += ["--kv-transfer-config", json.dumps(transfer_config(settings))]
+        command += ["--middleware", STATUS_MIDDLEWARE]
     return [*command, *settings.vllm_arguments]

@@ -203,7 +203,9 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
         return side.take_stats()
 
     def shutdown(self) -> None:
-        """Stop the copy thread and give host memory back."""
+        """Stop all threads and give host memory back."""
+        if self._scheduler_side is not None:
+            self._scheduler_side.close()
         if self._worker_side is not None:
             self._worker_side.close()
 

@@ -41,6 +41,7 @@ from kvcellar.integrations.vllm.messages import (
 from kvcellar.integrations.vllm.scheduler_counts import SchedulerCounts
 from kvcellar.integrations.vllm.setup import layout_for
 from kvcellar.integrations.vllm.step_times import StepTimes
+from kvcellar.integrations.vllm.status import EngineStatus, engine_facts, start_status
 from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
 from kvcellar.layout.host import plan_geometry
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request
 
     from kvcellar.integrations.vllm.stats import CellarStats
+    from kvcellar.status.server import StatusServer
 
 logger = init_logger("vllm.kvcellar")
 
@@ -96,6 +98,7 @@ class SchedulerSide:
         self._kv_events: KvEvents | None = None
         self.num_changes = 0
         self._num_counted = -1
+        self._status: StatusServer | None = None
         if transfer_config.kv_load_failure_policy != "recompute":
             logger.warning(
                 "kvcellar: kv_load_failure_policy is %r, so a failed load fails its "
@@ -169,7 +172,22 @@ class SchedulerSide:
         )
         for line in describe(capacity(layout, geometry)).splitlines():
             logger.info("kvcellar: %s", line)
+        self._start_status(self._offloader)
         return self._offloader
+
+    def _start_status(self, offloader: Offloader) -> None:
+        """Answer questions about the engine, if that is wanted."""
+        if self._status is None and self._settings.status_socket:
+            facts = engine_facts(self._vllm_config, self._num_ranks)
+            status = EngineStatus(
+                offloader, self._jobs, lambda: self.num_changes, facts
+            )
+            self._status = start_status(status)
+
+    def close(self) -> None:
+        """Stop answering questions."""
+        if self._status is not None:
+            self._status.close()
 
     # -- look-up and load ----------------------------------------------------------
 

@@ -123,5 +123,5 @@ def _connector(extra_config: dict[str, Any]) -> Any:
         kv_connector_module_path="kvcellar.integrations.vllm",
         kv_role="kv_both",
         kv_load_failure_policy="recompute",
-        kv_connector_extra_config=dict(extra_config),
+        kv_connector_extra_config={"status_socket": False} | extra_config,
     )

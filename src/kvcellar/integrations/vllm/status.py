@@ -1,0 +1,139 @@
+"""What the engine's process says of itself when it is asked on its socket."""
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import kvcellar
+from kvcellar.integrations.vllm.scheduler_counts import read_all
+from kvcellar.status.accounts import account_as_json, find_accounts
+from kvcellar.status.rates import WINDOW_SECONDS, RateWindow
+from kvcellar.status.run_folder import own_run_folder
+from kvcellar.status.server import Answer, Question, StatusServer
+from kvcellar.status.snapshot import fixed_facts, planner_state
+from kvcellar.status.steady import read_steadily
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm.config import VllmConfig
+
+    from kvcellar.core.offloader import Offloader
+    from kvcellar.integrations.vllm.jobs import Jobs
+
+logger = logging.getLogger("vllm.kvcellar.status")
+
+_RATED = {
+    "prompt_tokens_device": 'kvcellar_prompt_tokens_total{source="device"}',
+    "prompt_tokens_host": 'kvcellar_prompt_tokens_total{source="host"}',
+    "prompt_tokens_computed": 'kvcellar_prompt_tokens_total{source="computed"}',
+    "stored_chunks": 'kvcellar_stores_total{kind="chunk"}',
+    "stored_checkpoints": 'kvcellar_stores_total{kind="checkpoint"}',
+    "evicted_chunks": 'kvcellar_evictions_total{kind="chunk"}',
+    "evicted_checkpoints": 'kvcellar_evictions_total{kind="checkpoint"}',
+}
+
+
+class EngineStatus:
+    """Answers questions about one engine, in the status server's thread.
+
+    Args:
+        offloader: the engine's planner, which the engine's thread changes.
+        jobs: its jobs in flight.
+        num_changes: goes up around every change; odd while one is under way.
+        facts: what does not change and is answered as it is.
+    """
+
+    def __init__(
+        self,
+        offloader: "Offloader",
+        jobs: "Jobs",
+        num_changes: "Callable[[], int]",
+        facts: dict[str, Any],
+    ) -> None:
+        self._offloader = offloader
+        self._jobs = jobs
+        self._num_changes = num_changes
+        self._facts = facts | fixed_facts(offloader)
+        self._started = time.monotonic()
+        self._rates = RateWindow()
+
+    def answer(self, question: Question) -> Answer:
+        """``{"ask": "status"}``, or ``{"ask": "why", "request_id": ...}``."""
+        asked = question.get("ask")
+        if asked == "status":
+            return self._status()
+        if asked == "why":
+            return self._why(str(question.get("request_id", "")))
+        return {"error": f"unknown question {asked!r}; ask for status or why"}
+
+    def tick(self) -> None:
+        """Note what the totals are now; about once a second."""
+        now, totals = time.monotonic(), read_steadily(self._num_changes, self._totals)
+        if totals is not None:
+            self._rates.note(now, totals)
+
+    def _status(self) -> Answer:
+        seen = read_steadily(self._num_changes, self._read)
+        if seen is None:
+            return {"error": "the engine is too busy to be looked at; ask again"}
+        now = time.monotonic()
+        rates = self._rates.per_second(now, seen.pop("totals"))
+        return {
+            **self._facts,
+            "uptime_seconds": now - self._started,
+            **seen,
+            "rates": {"window_seconds": WINDOW_SECONDS, "per_second": rates},
+        }
+
+    def _why(self, request_id: str) -> Answer:
+        found = find_accounts(self._offloader.ledger, request_id)
+        now = time.monotonic()  # the planner's clock
+        return {"accounts": [account_as_json(account, now) for account in found]}
+
+    def _read(self) -> dict[str, Any]:
+        return {
+            **planner_state(self._offloader),
+            "copies": {
+                direction.value: {
+                    "jobs": traffic.num_jobs,
+                    "in_flight_bytes": traffic.num_bytes,
+                    "copied_bytes": traffic.ended_bytes,
+                }
+                for direction, traffic in self._jobs.in_flight.by_direction.items()
+            },
+            "counters": read_all(self._offloader, self._jobs),
+            "totals": self._totals(),
+        }
+
+    def _totals(self) -> dict[str, float]:
+        """What rates are worked out of."""
+        counters = read_all(self._offloader, self._jobs)
+        totals: dict[str, float] = {n: counters[key] for n, key in _RATED.items()}
+        totals["requests"] = sum(self._offloader.ledger.num_requests.values())
+        for direction, traffic in self._jobs.in_flight.by_direction.items():
+            totals[f"{direction.value}_bytes"] = traffic.ended_bytes
+        return totals
+
+
+def engine_facts(vllm_config: "VllmConfig", num_ranks: int) -> dict[str, Any]:
+    """Which engine this is."""
+    return {
+        "kvcellar_version": kvcellar.__version__,
+        "model": vllm_config.model_config.model,
+        "engine": vllm_config.parallel_config.data_parallel_rank,
+        "num_ranks": num_ranks,
+        "process_id": os.getpid(),
+    }
+
+
+def start_status(status: EngineStatus) -> StatusServer | None:
+    """Listen on a socket of this user's; without one, a warning says why."""
+    try:
+        return StatusServer(own_run_folder(), status.answer, status.tick)
+    except OSError as cause:
+        logger.warning(
+            "kvcellar: kvcellar why and top cannot look into this engine: %s", cause
+        )
+        return None

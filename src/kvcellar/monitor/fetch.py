@@ -1,0 +1,80 @@
+"""Asking a server's ``/kvcellar/`` paths."""
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from kvcellar.errors import CellarError, ConfigError
+
+TIMEOUT_SECONDS = 10.0
+_MOST_ANSWER_BYTES = 64 * 2**20
+
+
+def base_url(text: str) -> str:
+    """A server's URL without the slash at its end; ``http://`` if it has no scheme.
+
+    Raises:
+        ConfigError: it is not the URL of an HTTP server.
+    """
+    url = text.strip()
+    if "://" not in url:
+        url = f"http://{url}"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"server={text!r} is not a URL; write one such as http://127.0.0.1:8000"
+        )
+    return url.rstrip("/")
+
+
+def fetch_json(
+    url: str, path: str, headers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The JSON object at a path of a server.
+
+    Args:
+        url: as ``base_url`` returns it.
+        path: with its slash, quoted.
+        headers: to send along.
+
+    Raises:
+        CellarError: there is no server, or it does not answer with an object.
+    """
+    request = urllib.request.Request(url + path, headers=dict(headers or {}))
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            text = response.read(_MOST_ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        raise CellarError(_refusal(url, path, error)) from error
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise CellarError(
+            f"no server answers at {url} ({reason}); check the address, and that the "
+            "server is up"
+        ) from error
+    return _object(text, url + path)
+
+
+def _refusal(url: str, path: str, error: urllib.error.HTTPError) -> str:
+    """Our own words if the answer has them, else what is probably missing."""
+    try:
+        return str(json.loads(error.read(_MOST_ANSWER_BYTES))["error"])
+    except (ValueError, KeyError, TypeError):
+        return (
+            f"{url} has no {path} (status {error.code}); start it with kvcellar serve, "
+            "or add --middleware kvcellar.integrations.vllm.endpoint.StatusEndpoint"
+        )
+
+
+def _object(text: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise CellarError(f"{where} answers with no JSON object; is it a vLLM server")
+    return found
