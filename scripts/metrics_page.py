@@ -22,7 +22,10 @@ _HEAD = (
     "(`model_name`, `engine`) and at most one more.",
     "Bytes and blocks are those of one rank where it says so; copies are counted on "
     "every rank. With several API servers",
-    "(`--api-server-count`) the numbers are those of the whole server.",
+    "(`--api-server-count`) the numbers are those of the whole server. "
+    "`dashboards/grafana.json` draws them in Grafana 10 or newer",
+    "(made by `scripts/grafana_dashboard.py`), and `dashboards/alerts.yml` has alert "
+    "rules for Prometheus.",
     "",
 )
 
