@@ -96,12 +96,14 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     "Host memory": (
         Panel(
             "Host memory of one rank",
-            "Used is payload; claimed is slabs that hold something.",
+            "Used is payload; claimed is slabs that hold something; leased is what "
+            "requests asked to keep.",
             "bytes",
             (
                 ("capacity", _now("kvcellar_host_capacity_bytes")),
                 ("claimed", _now("kvcellar_host_claimed_bytes")),
                 ("used", _now("kvcellar_host_used_bytes")),
+                ("leased", _now("kvcellar_leased_bytes")),
             ),
         ),
         Panel(
@@ -205,6 +207,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                     _rate("kvcellar_failed_jobs_total", "direction"),
                 ),
                 ("refused loads", _rate("kvcellar_refused_loads_total")),
+                ("refused leases", _rate("kvcellar_refused_leases_total")),
+                ("bad controls", _rate("kvcellar_bad_controls_total")),
                 ("overtaken copies (lazy)", _rate("kvcellar_overtaken_jobs_total")),
             ),
         ),
