@@ -4,6 +4,7 @@ import pytest
 from planner_workload import make_engine
 
 from kvcellar.core.controls import NO_CONTROLS, RequestControls, read_controls
+from kvcellar.index.checks import check_index
 
 NOW = 1_000_000.0
 
@@ -140,6 +141,26 @@ def test_a_lease_keeps_what_a_request_used_but_did_not_store():
     for number in range(40):
         run(engine, f"r{number}", prompt(engine, 5, first=3 + number))
     assert 3 * engine.layout.chunk_tokens == run(engine, "again", tokens)
+
+
+def test_a_path_whose_copy_failed_is_leased_as_far_as_it_is_held():
+    """The end of a failed path is in the tree no more, and a lease of it protected
+    nodes in the tree for good."""
+    engine = make_engine("full", "tight", lease_share=1.0)
+    tokens = prompt(engine, 3)
+    run(engine, "first", tokens)
+    longer = [*tokens[:-1], *prompt(engine, 3, first=9)]
+    controls = RequestControls(keep_seconds=10**6)
+    request = engine.start("second", longer, controls=controls)
+    engine.run_jobs()
+    engine.compute(request, len(longer))
+    engine.failing = {"store"}
+    engine.run_jobs()
+    engine.failing = set()
+    engine.finish(request)
+    index = engine.offloader.index
+    check_index(index)
+    assert 3 * index.rules.chunk_bytes == index.leases.used_bytes
 
 
 def test_leases_cannot_fill_host_memory():

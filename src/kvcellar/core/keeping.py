@@ -26,6 +26,9 @@ def lease_path(index: Index, end: Node, keep: Keep) -> None:
     inside the prompt, for who asks the same again and recomputes its last token. On
     models that resume anywhere the deepest protects the other one too.
     """
+    while end is not index.root and index.nodes.get(end.key) is not end:
+        assert end.parent is not None  # a failed copy took it from the tree
+        end = end.parent
     deepest = _resume_point(end)
     if deepest is index.root or not index.lease(deepest, keep.until):
         return
