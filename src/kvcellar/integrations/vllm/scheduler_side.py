@@ -40,8 +40,8 @@ from kvcellar.integrations.vllm.messages import (
 )
 from kvcellar.integrations.vllm.scheduler_counts import SchedulerCounts
 from kvcellar.integrations.vllm.setup import layout_for
-from kvcellar.integrations.vllm.step_times import StepTimes
 from kvcellar.integrations.vllm.status import EngineStatus, engine_facts, start_status
+from kvcellar.integrations.vllm.step_times import StepTimes
 from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
 from kvcellar.layout.host import plan_geometry
 
