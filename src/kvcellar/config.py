@@ -36,6 +36,7 @@ _UNIT_BYTES = {
     "TiB": 2**40,
 }
 _UNIT_BY_LOWER = {unit.lower(): unit for unit in _UNIT_BYTES}
+_NO_MACHINE_HAS_BYTES = 2**60
 _BYTES_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
 _NOT_SERVED = frozenset(
     {
@@ -129,6 +130,8 @@ def parse_bytes(value: object, key: str) -> int:
         raise _refusal(key, value, f"write {_BYTES_HINT}")
     if num_bytes <= 0:
         raise _refusal(key, value, "give a size above zero")
+    if num_bytes >= _NO_MACHINE_HAS_BYTES:
+        raise _refusal(key, value, "give a size that one machine can have")
     return num_bytes
 
 
@@ -187,12 +190,41 @@ def _check_together(
             f"{chunk_key}={extra[chunk_key]!r} and blocks_per_chunk="
             f"{extra['blocks_per_chunk']!r} both set the chunk; keep one of them"
         )
+    _refuse_dead_settings(found, extra)
     if "host_memory_bytes" in found and "host_memory_bytes_per_rank" in found:
         whole_key = found["host_memory_bytes"][0]
         rank_key = found["host_memory_bytes_per_rank"][0]
         logger.warning(
             "%s=%r is ignored, because %s=%r is given",
             *(whole_key, extra[whole_key], rank_key, extra[rank_key]),
+        )
+
+
+def _refuse_dead_settings(
+    found: Mapping[str, tuple[str, object]], extra: Mapping[str, object]
+) -> None:
+    """Refuse pairs of which one makes the other mean nothing."""
+
+    def given(setting: str) -> str:
+        key = found[setting][0]
+        return f"{key}={extra[key]!r}"
+
+    parsed = {setting: value for setting, (_, value) in found.items()}
+    least, most = parsed.get("min_load_tokens", 0), parsed.get("max_load_tokens", 0)
+    if 0 < most < least:  # type: ignore[operator]  # whole numbers by their readers
+        raise ConfigError(
+            f"{given('max_load_tokens')} is below {given('min_load_tokens')}, so "
+            "nothing would ever be loaded; raise the one or lower the other"
+        )
+    if "decode_checkpoint_tokens" in parsed and parsed.get("store_decoded") is False:
+        raise ConfigError(
+            f"{given('decode_checkpoint_tokens')} means nothing beside "
+            f"{given('store_decoded')}, which stores no answers; remove one of them"
+        )
+    if parsed.get("spaced_checkpoint_share") and parsed.get("mode") == "lazy":
+        raise ConfigError(
+            f"{given('spaced_checkpoint_share')} means nothing beside {given('mode')}, "
+            "which has no such checkpoints; remove one of them"
         )
 
 

@@ -104,7 +104,7 @@ def test_unknown_unit_lists_the_units() -> None:
 
 
 @given(
-    st.integers(1, 2**50), st.sampled_from(["", "B", "kB", "MB", "GB", "MiB", "GiB"])
+    st.integers(1, 2**29), st.sampled_from(["", "B", "kB", "MB", "GB", "MiB", "GiB"])
 )
 def test_unit_multiplies(number: int, unit: str) -> None:
     """A number with a unit is the number times the unit."""
@@ -131,7 +131,6 @@ def test_own_keys_fill_their_settings() -> None:
         "max_load_tokens": 0,
         "max_store_tokens": 100,
         "store_decoded": False,
-        "decode_checkpoint_tokens": 1024,
         "spaced_checkpoint_share": 1,
         "lease_share": 1,
     }
@@ -145,11 +144,12 @@ def test_own_keys_fill_their_settings() -> None:
         max_load_tokens=0,
         max_store_tokens=100,
         store_decoded=False,
-        decode_checkpoint_tokens=1024,
         spaced_checkpoint_share=1.0,
         lease_share=1.0,
     )
     assert expected == settings_from_extra_config(extra)
+    spacing = settings_from_extra_config({"decode_checkpoint_tokens": 1024})
+    assert Settings(decode_checkpoint_tokens=1024) == spacing
 
 
 def test_vllm_names_keep_their_meaning() -> None:

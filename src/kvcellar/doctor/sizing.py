@@ -1,17 +1,19 @@
 """A model's cache beside its memories, in the figures that checks compare."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvcellar.attention import rule_for
 from kvcellar.config import Settings, rank_bytes
 from kvcellar.doctor.configuration import Configuration
-from kvcellar.errors import CellarError, IncompatibleError
+from kvcellar.errors import CellarError
 from kvcellar.index.capacity import TYPICAL_PROMPT_TOKENS, Capacity, capacity
-from kvcellar.layout.groups import CacheLayout, with_chunk_tokens
+from kvcellar.layout.groups import CacheLayout, with_chosen_chunk
 from kvcellar.layout.host import plan_geometry
 from kvcellar.layout.models import ModelLayout, model_layout
+from kvcellar.plan.device import blocks_per_prompt
+from kvcellar.plan.make import served_layouts
 
 DEFAULT_STEP_TOKENS = 8192
 """Source: default of ``--max-num-batched-tokens`` on large GPUs, vLLM 0.32."""
@@ -57,10 +59,7 @@ class Sizing:
         """Usual prompts that the device can hold for their return; None as before."""
         if self.num_device_blocks is None:
             return None
-        blocks = sum(
-            len(rule_for(group).needed(self.prompt_tokens))
-            for group in self.model.layout.groups
-        )
+        blocks = blocks_per_prompt(self.model.layout, self.prompt_tokens)
         return self.num_device_blocks // max(blocks, 1)
 
     @property
@@ -96,7 +95,7 @@ def size_up(
     except CellarError as cause:
         return None, str(cause)
     settings = configuration.settings
-    smallest = _kept(model, settings)
+    smallest = _smallest_chunks(model, settings)
     layout, problem = _chunked(smallest, settings)
     limit = configuration.number("--max-model-len") or model.max_model_tokens
     usual = min(configuration.prompt_tokens or TYPICAL_PROMPT_TOKENS, limit)
@@ -149,24 +148,18 @@ def _model(configuration: Configuration) -> ModelLayout:
     )
 
 
-def _kept(model: ModelLayout, settings: Settings | None) -> CacheLayout:
+def _smallest_chunks(model: ModelLayout, settings: Settings | None) -> CacheLayout:
     """What the connector keeps of the model, in the smallest chunks."""
-    if settings is not None and not settings.dead_state:
-        return model.layout
-    try:
-        return model.without_dead_state.layout
-    except IncompatibleError:  # the rule is not proven for it: serving keeps all
-        return model.layout
+    free = replace(settings or Settings(), chunk_tokens=None, blocks_per_chunk=None)
+    return served_layouts(model, free)[0]
 
 
 def _chunked(layout: CacheLayout, settings: Settings | None) -> tuple[CacheLayout, str]:
     """The layout in the chunks that the settings ask for, or why they do not fit."""
-    chunk = None if settings is None else settings.chunk_tokens
-    if settings is not None and settings.blocks_per_chunk is not None:
-        chunk = settings.blocks_per_chunk * layout.chunk_tokens
-    if chunk is None:
+    if settings is None:
         return layout, ""
+    chosen = (settings.chunk_tokens, settings.blocks_per_chunk)
     try:
-        return with_chunk_tokens(layout, chunk), ""
+        return with_chosen_chunk(layout, *chosen), ""
     except CellarError as cause:
         return layout, str(cause)

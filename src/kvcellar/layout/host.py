@@ -73,7 +73,7 @@ def plan_geometry(layout: CacheLayout, host_bytes: int) -> HostGeometry:
         raise ConfigError(
             f"host memory of {host_bytes} bytes per rank is too small: this model "
             f"needs at least {needed} bytes for one cell of each of its "
-            f"{len(sizes)} sizes"
+            f"{len(sizes)} sizes; raise host_memory"
         )
     class_of = tuple(
         sizes.index(layout.cell_bytes(i)) for i in range(len(layout.groups))

@@ -14,6 +14,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
+from kvcellar.config import settings_from_extra_config
 from kvcellar.integrations.vllm.messages import CellarMetadata, WorkerReport
 from kvcellar.integrations.vllm.prometheus import CellarPromMetrics
 from kvcellar.integrations.vllm.stats import CellarStats
@@ -210,6 +211,19 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker_side.close()
 
     # -- classmethods --------------------------------------------------------------
+
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
+        """False: nothing is done layer by layer.
+
+        vLLM asks while it puts its configuration together, long before the weights are
+        loaded, so this is where settings are refused that the halves would refuse.
+
+        Raises:
+            ConfigError: a setting is unknown, or of the wrong type or range.
+        """
+        settings_from_extra_config(extra_config)
+        return False
 
     @classmethod
     def build_kv_connector_stats(
