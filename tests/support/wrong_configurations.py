@@ -3,6 +3,8 @@
 import random
 from dataclasses import dataclass
 
+import pytest
+
 from kvcellar.config import SETTING_KEYS, settings_from_extra_config
 from kvcellar.errors import ConfigError
 
@@ -50,13 +52,11 @@ _KINDS = {
 
 def _wrong_values_of(key):
     """Values of the wrong type or range for a key, whatever it is."""
-    try:
+    with pytest.raises(ConfigError) as caught:
         settings_from_extra_config({key: object()})
-    except ConfigError as refusal:
-        found = [v for words, v in _KINDS.items() if words in str(refusal)]
-        assert 1 == len(found), f"{refusal}: what does {key} read?"
-        return found[0]
-    raise AssertionError(f"{key} takes anything")
+    found = [values for words, values in _KINDS.items() if words in str(caught.value)]
+    assert 1 == len(found), f"{caught.value}: what does {key} read?"
+    return found[0]
 
 
 def wrong_values():
