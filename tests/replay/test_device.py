@@ -155,3 +155,18 @@ def test_leaves_go_in_the_order_of_the_policy_that_serves(steps):
             assert is_first == (policy.victim() is twin)
         first = leaves.first()
         assert (first and twins[first.key[0]]) is policy.victim()
+
+
+def test_windows_older_than_the_rest_of_a_path_go_before_it():
+    """A run of chunks that leaves stops where something else was released earlier."""
+    device = DeviceCache(9, 1, 2, has_windows=True)
+    run(device, [b"a", b"ab"], 1.0)
+    run(device, [b"x"], 3.0)
+    assert device.reserve(2, 3.0)
+    assert device.keep_tail((device.nodes[b"x"],), 3.0)
+    run(device, [b"a"], 5.0)
+    run(device, [b"x", b"xy"], 9.0)
+    assert (3, 6) == (device.num_free, device.num_evictable)
+    assert device.reserve(6, 10.0)
+    assert {b"a", b"x", b"xy"} == set(device.nodes)
+    assert 0 == resume_depth(device, [b"x", b"xy"])
