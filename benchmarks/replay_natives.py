@@ -9,7 +9,7 @@ alone. The models of vLLM's connectors are tested against the real ones
 the better of them needs for kvcellar's hit ratio, to 0.1 points and by interpolation
 between sizes, and how many times as much that is as kvcellar needs for it.
 
-The agentic trace is long: its first 12,000 requests are played, and its blocks of 64
+The agentic trace is long: its first 6,000 requests are played, and its blocks of 64
 tokens are joined to about 1,024.
 """
 
@@ -86,7 +86,7 @@ WORKLOADS = {
             "qwen3-next": (32, 64, 128, 256, 512),
         },
         OURS | PROMPTS_ONLY,
-        num_requests=12_000,
+        num_requests=6_000,
         block_tokens=1024,
     ),
 }
