@@ -50,13 +50,21 @@ def make_private(folder: Path) -> None:
         PermissionError: somebody else owns it, or others may enter it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
+    if not _is_private(folder):
         raise PermissionError(
             f"{folder} is not a folder of this user alone (mode 0700); remove it, or "
             f"set {RUN_FOLDER_VARIABLE} to another one"
         )
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is a folder that this process's user alone may enter."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return is_ours and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 def new_socket_path(folder: Path) -> Path:
@@ -89,9 +97,11 @@ def remove_leftovers(folder: Path) -> list[Path]:
 
 
 def _parsed(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Sockets and the two process ids in their names."""
-    found = {}
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+    """Sockets and the two process ids in their names; none if others may put some."""
+    found: dict[Path, tuple[int, int]] = {}
+    if not _is_private(folder):
+        return found
+    with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir(), key=_age):
             match = _NAME.fullmatch(path.name)
             if match is not None:

@@ -118,7 +118,7 @@ def test_without_an_engine_the_answer_says_so(short_folder, monkeypatch):
     status, answer = get("/kvcellar/status")
     assert 503 == status
     assert "no engine of this server" in answer["error"]
-    (short_folder / "run").mkdir()
+    (short_folder / "run").mkdir(mode=0o700)
     (short_folder / "run" / f"{os.getpid()}-1-0.sock").touch()
     status, answer = get("/kvcellar/status")
     assert 503 == status

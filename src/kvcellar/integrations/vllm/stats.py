@@ -17,6 +17,18 @@ _BYTES = {d: series("kvcellar_transfer_bytes", d) for d in DIRECTIONS}
 _SECONDS = {d: series("kvcellar_transfer_seconds", d) for d in DIRECTIONS}
 _FAILED = {d: series("kvcellar_failed_jobs_total", d) for d in DIRECTIONS}
 
+_LOGGED = {
+    "device_tokens": series("kvcellar_prompt_tokens_total", "device"),
+    "host_tokens": series("kvcellar_prompt_tokens_total", "host"),
+    "computed_tokens": series("kvcellar_prompt_tokens_total", "computed"),
+    "stored_bytes": _BYTES["store"],
+    "loaded_bytes": _BYTES["load"],
+    "evicted_chunks": series("kvcellar_evictions_total", "chunk"),
+    "failed_stores": _FAILED["store"],
+    "failed_loads": _FAILED["load"],
+    "host_used_bytes": "kvcellar_host_used_bytes",
+}
+
 
 class CellarStats(KVConnectorStats):
     """Series to what was added since the last step."""
@@ -46,15 +58,13 @@ class CellarStats(KVConnectorStats):
         return self
 
     def reduce(self) -> dict[str, int | float]:
-        """The numbers for vLLM's periodic log line; a histogram's sum and count."""
+        """The few numbers that vLLM's periodic log line shows; zeros are left out."""
         reduced: dict[str, int | float] = {}
-        for key, value in self.data.items():
-            if isinstance(value, list):
-                name, brace, labels = key.partition("{")
-                reduced[f"{name}_sum{brace}{labels}"] = sum(value)
-                reduced[f"{name}_count{brace}{labels}"] = len(value)
-            elif value:
-                reduced[key] = value
+        for name, key in _LOGGED.items():
+            value = self.data.get(key, 0)
+            total = sum(value) if isinstance(value, list) else value
+            if total:
+                reduced[name] = total
         return reduced
 
     def is_empty(self) -> bool:
