@@ -42,6 +42,7 @@ class StorePlan:
         self._priority = origin.priority
         self._layout = index.rules.layout
         self._blocks_per_cell = index.cells.slabs.geometry.blocks_per_cell
+        self._chunk_positions = index.rules.chunk_positions
         self._hashes = hashes
         self._tables = tables
         self._counters = counters
@@ -65,7 +66,7 @@ class StorePlan:
             self._counters.stores_without_block += 1
             self.refusal = MissReason.NO_BLOCK
             return None
-        cells = self._take(self._index.rules.chunk_positions)
+        cells = self._take(self._chunk_positions)
         if cells is None:
             self.refusal = MissReason.NO_ROOM
             return None
@@ -119,7 +120,7 @@ class StorePlan:
     def _chunk_sources(self, depth: int) -> list[list[int]] | None:
         """Device blocks of the chunk at ``depth``, by group; None if one is gone."""
         sources = []
-        for position in self._index.rules.chunk_positions:
+        for position in self._chunk_positions:
             group_id = self._layout.groups[position].group_id
             num_blocks = self._blocks_per_cell[position]
             first = depth * num_blocks

@@ -275,8 +275,10 @@ class Index:
                 self._make_resumable(ready, checkpoint)
             elif not ready.needs_checkpoint:
                 ready.resume = ready
-            pending += [c for c in ready.children if c.state is State.STORED]
-            self._settle(ready)
+            if not ready.is_leaf:
+                pending += [c for c in ready.children if c.state is State.STORED]
+            elif not ready.pins:
+                self._settle(ready)
 
     def _make_resumable(self, node: Node, checkpoint: Checkpoint) -> None:
         """Publish a checkpoint and point the ready nodes below at it."""

@@ -76,8 +76,10 @@ class SlabAllocator:
         """Take a cell; None when its class has none free and no slab is empty."""
         class_id = self.geometry.class_of[position]
         partial = self._partial[class_id]
-        if not partial and not self._claim_slab(class_id):
-            return None
+        if not partial:
+            if not self._empty:
+                return None
+            self._claim_slab(class_id)
         slab = next(iter(partial.values()))
         slot = slab.free.pop()
         if not slab.free:
@@ -106,13 +108,13 @@ class SlabAllocator:
             The moves to carry out, or None when no other class can spare a slab.
         """
         wanted = self.geometry.class_of[position]
+        if not self._can_spare(wanted):
+            return None
         choices = [
             (self._emptiest(class_id), class_id)
             for class_id, num_free in enumerate(self._num_free)
             if num_free >= self._cells_per_slab[class_id] and class_id != wanted
         ]
-        if not choices:
-            return None
         classes = self.geometry.classes
         slab, class_id = min(
             choices, key=lambda c: c[0].num_used * classes[c[1]].cell_bytes
@@ -140,15 +142,19 @@ class SlabAllocator:
             if partial != self._partial[class_id].keys():
                 raise InvariantError(f"class {class_id}: partial slabs are {partial}")
 
-    def _claim_slab(self, class_id: int) -> bool:
-        if not self._empty:
-            return False
+    def _can_spare(self, wanted: int) -> bool:
+        """Whether a class besides the wanted one has a slab's worth of free cells."""
+        for class_id, num_free in enumerate(self._num_free):
+            if num_free >= self._cells_per_slab[class_id] and class_id != wanted:
+                return True
+        return False
+
+    def _claim_slab(self, class_id: int) -> None:
         num_cells = self._cells_per_slab[class_id]
         slab = _Slab(self._empty.pop(), num_cells)
         self._num_free[class_id] += num_cells
         self._slabs[class_id][slab.number] = slab
         self._partial[class_id][slab.number] = slab
-        return True
 
     def _locate(self, class_id: int, number: int) -> tuple[_Slab, int]:
         slab_number, slot = divmod(number, self._cells_per_slab[class_id])

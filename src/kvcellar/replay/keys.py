@@ -1,6 +1,6 @@
 """A request's prefix hashes, made from the trace's prefix ids when they are read."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from kvcellar.core.keys import DerivedKeys
 
@@ -11,7 +11,7 @@ _KEY_BYTES = 12
 
 
 class PrefixKeys(DerivedKeys):
-    """One key per hash block, as an engine would give; nothing is stored.
+    """One key per hash block, as an engine would give; each is made once.
 
     Inside a block of the trace only equal blocks are known to agree, so a key that ends
     there is the block's id and the place within it.
@@ -22,17 +22,33 @@ class PrefixKeys(DerivedKeys):
         hash_tokens: tokens per key.
     """
 
-    __slots__ = ("_block_tokens", "_hash_tokens", "_ids")
+    __slots__ = ("_block_tokens", "_hash_tokens", "_ids", "_made")
 
     def __init__(self, ids: "array[int]", block_tokens: int, hash_tokens: int) -> None:
         self._ids = ids
         self._block_tokens = block_tokens
         self._hash_tokens = hash_tokens
+        num_keys = len(ids) * block_tokens // hash_tokens
+        self._made: list[bytes | None] = [None] * num_keys
 
     def __len__(self) -> int:
-        return len(self._ids) * self._block_tokens // self._hash_tokens
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        made = self._made[index]
+        return made if isinstance(made, bytes) else super().__getitem__(index)
 
     def _key(self, index: int) -> bytes:
+        key = self._made[index]
+        if key is None:
+            key = self._made[index] = self._make(index)
+        return key
+
+    def _make(self, index: int) -> bytes:
         end = (index + 1) * self._hash_tokens
         block, place = divmod(end - 1, self._block_tokens)
         key = self._ids[block] * self._block_tokens + place
