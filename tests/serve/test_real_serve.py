@@ -73,7 +73,8 @@ def complete(url: str, model: str, request_id: str, **fields: object) -> None:
 
 def test_metrics_status_and_why_over_http(capsys: pytest.CaptureFixture[str]):
     """Prompt tokens add up to vLLM's own count on ``/metrics``, the status has them
-    too, and ``why`` finds each request by the id that its client gave it."""
+    too, ``why`` finds each request by the id that its client gave it, and the doctor
+    finds nothing wrong with the server."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with serving(port) as process:
@@ -89,6 +90,9 @@ def test_metrics_status_and_why_over_http(capsys: pytest.CaptureFixture[str]):
             assert main(["why", name, "--server", url]) == 0
             texts.append(capsys.readouterr().out)
         assert main(["why", "nobody", "--server", url]) == 1
+        capsys.readouterr()
+        main(["doctor", "--server", url, "--json"])
+        examined = json.loads(capsys.readouterr().out)
         group_id = group_of_server(process.pid)
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
@@ -102,6 +106,11 @@ def test_metrics_status_and_why_over_http(capsys: pytest.CaptureFixture[str]):
     computed = samples.total("kvcellar_missed_tokens_total")
     assert tokens["computed"] == computed
     assert samples.total("kvcellar_transfer_bytes_sum", direction="store") > 0
+    told = {entry["check"]: entry["severity"] for entry in examined["checks"]}
+    for check in ("server", "server-version", "server-connector", "server-settings"):
+        assert told[check] == "ok", examined
+    for check in ("stores", "loads", "room", "copies", "lost", "churn", "preemptions"):
+        assert told[check] == "ok", examined
     (engine,) = status["engines"]
     assert engine["prompt_tokens"] == tokens
     assert engine["tiers"]["host"]["chunks"] > 0

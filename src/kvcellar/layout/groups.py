@@ -157,7 +157,8 @@ def make_layout(
     if alignment_tokens % hash_block_tokens:
         raise IncompatibleError(
             f"hit alignment of {alignment_tokens} tokens is not a multiple of the "
-            f"hash block of {hash_block_tokens} tokens"
+            f"hash block of {hash_block_tokens} tokens; set the engine's "
+            "prefix_match_unit to a divisor of both"
         )
     smallest = smallest_chunk_tokens(groups, alignment_tokens)
     if chunk_tokens is not None and (chunk_tokens <= 0 or chunk_tokens % smallest):
@@ -216,7 +217,10 @@ def _check_group(group: GroupLayout, hash_block_tokens: int) -> None:
             "engine's prefix_match_unit to a divisor of both"
         )
     if group.payload_bytes <= 0:
-        raise IncompatibleError(f"group {group.group_id} holds no bytes on this rank")
+        raise IncompatibleError(
+            f"group {group.group_id} holds no bytes on this rank (payload_bytes="
+            f"{group.payload_bytes}); use fewer pipeline stages"
+        )
 
 
 def plain_layout(

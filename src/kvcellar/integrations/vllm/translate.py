@@ -179,7 +179,7 @@ def _kind_and_span(group_id: int, spec: Any) -> tuple[AttentionKind, int | None]
         raise IncompatibleError(
             f"group {group_id} ({type(spec).__name__}) mixes layers that remember in "
             f"different ways: {listed or 'it has no layers'}; kvcellar needs one kind "
-            "per group"
+            "per group, so serve this model without it"
         )
     return found.pop()
 
@@ -192,7 +192,8 @@ def _kind_and_span_of_layer(
         supported = sorted(name for name, known in _KIND_BY_CLASS.items() if known)
         raise IncompatibleError(
             f"group {group_id} is a {type(spec).__name__}, a kind of cache that "
-            f"kvcellar does not know; supported: {', '.join(supported)}"
+            f"kvcellar does not know; supported: {', '.join(supported)}. serve this "
+            "model without kvcellar"
         )
     if kind is AttentionKind.CHUNKED:
         return kind, int(spec.attention_chunk_size)
