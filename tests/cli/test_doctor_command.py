@@ -46,6 +46,15 @@ def test_a_wrong_configuration_ends_with_2(doctor):
     assert "-> the nearest known key is 'lazy_offload'" in text
 
 
+def test_what_is_told_is_told_once(doctor, capsys):
+    """A setting that is ignored is a finding, and no log line beside it."""
+    words = shlex.split(own_command(host_memory="8GiB", host_memory_per_rank="1GiB"))
+    assert 2 == main.main(["doctor", "--", *words, "-tp", "none"])
+    told = capsys.readouterr()
+    assert "" == told.err
+    assert 1 == told.out.count("host_memory='8GiB' is ignored")
+
+
 def test_a_running_server_is_asked(doctor):
     """Its own checks apply, and its port is not held against it."""
     pages = vllm_pages("kvcellar_host_capacity_bytes 1024\n")

@@ -255,6 +255,16 @@ def test_a_remedy_for_states_is_one_that_passes():
     assert is_fine("retention", facts_of(f"qwen3-next {option} {value}"))
 
 
+@pytest.mark.parametrize(
+    ("method", "shortest"), [("mtp", 513), ("eagle3", 513), ("ngram", 257)]
+)
+def test_a_drafter_takes_one_more_chunk(method, shortest):
+    """Hits are given back by a chunk where the drafter's layers are in the cache."""
+    config = shlex.quote(json.dumps({"method": method, "num_speculative_tokens": 1}))
+    facts = facts_of(f"deepseek-v4-flash --speculative-config {config}")
+    assert f"hit has {shortest}" in only("granularity", facts, "note").what
+
+
 def test_a_model_that_is_not_known_has_no_figures():
     """Said once; the checks that need them stay silent."""
     facts = facts_of("some/unknown-model --host-memory 1GiB")

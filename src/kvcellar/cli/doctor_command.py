@@ -1,13 +1,15 @@
 """``kvcellar doctor``: its options, and what it prints."""
 
 import argparse
+import contextlib
 import dataclasses
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kvcellar.doctor.configuration import Configuration
 
@@ -71,13 +73,25 @@ def run(options: argparse.Namespace, arguments: "Sequence[str]") -> int:
     configuration = _configuration(options, arguments)
     server = None if options.server is None else read_server(options.server)
     machine, software = read_this_machine(), read_software()
-    report = examine(gather(machine, software, configuration, server))
+    with _without_warnings("kvcellar.config"):  # the findings have them
+        report = examine(gather(machine, software, configuration, server))
     if options.json:
         print(json_of(report))
     else:
         is_terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(text_of(report, verbose=options.verbose, colour=is_terminal))
     return report.exit_code
+
+
+@contextlib.contextmanager
+def _without_warnings(name: str) -> "Iterator[None]":
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _configuration(

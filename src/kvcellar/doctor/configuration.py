@@ -9,6 +9,9 @@ from kvcellar.doctor.transfer import Transfer
 from kvcellar.serve.arguments import has_option, option_value
 from kvcellar.serve.command import ServeSettings, transfer_config
 
+# Source: SpeculativeConfig.use_eagle, config/speculative.py, vLLM 0.32.
+_DRAFTERS_IN_CACHE = ("eagle", "mtp", "dflash", "dspark")
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -48,6 +51,12 @@ class Configuration:
     def number(self, name: str) -> int | None:
         """A number option's value; None where it is absent or wrong."""
         return read_number(self.arguments, name)
+
+    @property
+    def has_drafter(self) -> bool:
+        """Whether speculative decoding uses a drafter whose layers are in the cache."""
+        text = self.value("--speculative-config", "-sc") or ""
+        return any(word in text.lower() for word in _DRAFTERS_IN_CACHE)
 
     @property
     def tensor_parallel(self) -> int:

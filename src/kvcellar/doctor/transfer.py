@@ -1,5 +1,6 @@
 """What ``--kv-transfer-config`` says: our connector, and those beside it."""
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ OPTION = "--kv-transfer-config"
 _SEVERAL = "MultiConnector"  # Source: vLLM 0.32, kv_connector/factory.py
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is parsed is kept
 class Transfer:
     """A transfer configuration, as it stands.
 
@@ -54,18 +55,22 @@ class Transfer:
     @property
     def refusal(self) -> str:
         """Why our connector would refuse its settings; empty if it would not."""
-        try:
-            settings_from_extra_config(self.extra)
-        except ConfigError as cause:
-            return str(cause)
-        return ""
+        return self._parsed[1]
 
     @property
     def settings(self) -> Settings | None:
         """Our connector's settings; None if it is not there, or would refuse."""
-        if self.ours is None or self.refusal:
-            return None
-        return settings_from_extra_config(self.extra)
+        return self._parsed[0]
+
+    @functools.cached_property
+    def _parsed(self) -> tuple[Settings | None, str]:
+        """Read once, since reading may log."""
+        if self.ours is None:
+            return None, ""
+        try:
+            return settings_from_extra_config(self.extra), ""
+        except ConfigError as cause:
+            return None, str(cause)
 
 
 def name_of(connector: Mapping[str, object]) -> str:

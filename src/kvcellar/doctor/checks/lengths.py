@@ -15,10 +15,12 @@ def find_granularity(facts: Facts) -> Iterator[Finding]:
     sizing, configuration = facts.sizing, facts.configuration
     if sizing is None or configuration is None:
         return
-    unit = sizing.smallest_chunk_tokens
+    chunk = sizing.smallest_chunk_tokens
+    # A drafter's entries depend on the next token, so a hit is given back by a chunk.
+    unit = 2 * chunk if configuration.has_drafter else chunk
     words = (
-        f"prompts resume at multiples of {unit} tokens, so the shortest that can hit "
-        f"has {unit + 1}"
+        f"prompts resume at multiples of {chunk} tokens, so the shortest that can hit "
+        f"has {unit + 1}{', with a drafter' if unit > chunk else ''}"
     )
     if unit >= sizing.max_tokens:
         yield error(
@@ -34,7 +36,7 @@ def find_granularity(facts: Facts) -> Iterator[Finding]:
             f"{_culprit(sizing)}",
             "expect hits for longer prompts only",
         )
-    elif unit >= _COARSE_TOKENS:
+    elif chunk >= _COARSE_TOKENS:
         yield note(
             words,
             f"shorter shared beginnings are computed again; {_culprit(sizing)}",
