@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from kvcellar.reasons import MissReason
 
-MOST_NOTED = 2**17  # some 25 MB
+FEWEST_NOTED, MOST_NOTED = 2**12, 2**17  # up to some 25 MB
+NOTED_PER_CHUNK = 4  # that host memory could hold
+
+
+def departures_for(num_chunks: int) -> int:
+    """How many departures to remember beside so many chunks."""
+    return min(max(NOTED_PER_CHUNK * num_chunks, FEWEST_NOTED), MOST_NOTED)
 
 
 class Departure(NamedTuple):
@@ -34,7 +40,7 @@ class Departures:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = min(most, MOST_NOTED)
+        self._most = most
         self._noted: OrderedDict[bytes, Departure] = OrderedDict()
         self._now = 0.0
         self._request_id = ""

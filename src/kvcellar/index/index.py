@@ -24,7 +24,7 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
-from kvcellar.index.departures import Departures
+from kvcellar.index.departures import Departures, departures_for
 from kvcellar.index.evictable import GHOSTS_PER_NODE, NEVER, Ghosts
 from kvcellar.index.leases import Leases
 from kvcellar.index.node import Checkpoint, Node
@@ -33,8 +33,6 @@ from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import State
 from kvcellar.index.superseded import SupersededCheckpoints
 from kvcellar.reasons import MissReason
-
-_DEPARTURES_PER_CHUNK = 4  # remembered for each chunk that host memory could hold
 
 
 class Index:
@@ -78,7 +76,7 @@ class Index:
         self.num_checkpoints = 0
         self._num_pinned = 0  # the root included
         most_chunks = slabs.geometry.arena_bytes // max(rules.chunk_bytes, 1)
-        self.departures = Departures(_DEPARTURES_PER_CHUNK * most_chunks)
+        self.departures = Departures(departures_for(most_chunks))
         self._superseded = SupersededCheckpoints()
         self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
