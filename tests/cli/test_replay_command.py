@@ -7,7 +7,7 @@ import sys
 import pytest
 from replay_grids import trace_file
 
-from kvcellar.cli import main, replay_command
+from kvcellar.cli import main, replay_options
 from kvcellar.replay.presets import GPUS
 from kvcellar.replay.presets_choice import COST_NAMES
 
@@ -22,8 +22,8 @@ def path(tmp_path_factory):
 
 def test_the_light_parser_offers_what_the_heavy_modules_read():
     """Speeds and GPUs are named twice, so that help starts fast."""
-    assert COST_NAMES == tuple(replay_command.COST_OPTIONS)
-    assert tuple(sorted(GPUS)) == replay_command.GPU_NAMES
+    assert COST_NAMES == tuple(replay_options.COST_OPTIONS)
+    assert tuple(sorted(GPUS)) == replay_options.GPU_NAMES
 
 
 def test_help_imports_nothing_heavy():
