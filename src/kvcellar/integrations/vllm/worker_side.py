@@ -10,7 +10,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.logger import init_logger
 
 from kvcellar.config import rank_bytes, settings_from_extra_config
-from kvcellar.device.cpu import CpuDevice
+from kvcellar.integrations.vllm.devices import OpenDevice, Place, open_device
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
     RankHandshake,
@@ -21,13 +21,14 @@ from kvcellar.integrations.vllm.setup import layout_for
 from kvcellar.integrations.vllm.stats import CellarStats, WorkerCounts
 from kvcellar.layout.host import plan_geometry
 from kvcellar.tiers.memory import HostMemory
-from kvcellar.transfer.engine import TransferEngine
 from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
 
 if TYPE_CHECKING:
     import torch
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheConfig
+
+    from kvcellar.device.device import Device
 
 logger = init_logger("vllm.kvcellar")
 
@@ -39,7 +40,7 @@ CLOSE_WAIT_SECONDS = 10.0
 
 
 class Transfers(Protocol):
-    """What carries out jobs, in order: ``TransferEngine``, or a test's stand-in."""
+    """What carries out jobs: an engine of ``transfer``, or a test's stand-in."""
 
     @property
     def num_in_flight(self) -> int:
@@ -75,7 +76,8 @@ class WorkerSide:
     """Owns this rank's host memory and the thread that copies.
 
     Attributes:
-        device: copies between cache and host memory; None before ``register``.
+        device: copies between cache and host memory, on the processor or on streams of
+            the accelerator that holds the cache; None before ``register``.
         transfers: carries out jobs in the background; None before ``register``.
     """
 
@@ -93,7 +95,8 @@ class WorkerSide:
         self._num_local_ranks = parallel.local_world_size * max(replicas, 1)
         self._geometry = plan_geometry(self._layout, share)
         self._memory: HostMemory | None = None
-        self.device: CpuDevice | None = None
+        self.device: Device | None = None
+        self._opened: OpenDevice | None = None
         self.transfers: Transfers | None = None
         self._waiting: dict[int, str] = {}
         self._refused: list[str] = []
@@ -113,14 +116,15 @@ class WorkerSide:
         regions = group_regions(self._layout, self._kv_cache_config, kv_caches)
         self._kv_caches = kv_caches  # their memory is copied by address
         self._memory = HostMemory(self._geometry, num_ranks=self._num_local_ranks)
-        self.device = CpuDevice(
+        place = Place(
             self._layout,
             self._geometry,
             regions,
-            num_blocks=self._kv_cache_config.num_blocks,
-            host_address=self._memory.address,
+            self._kv_cache_config.num_blocks,
+            self._memory,
         )
-        self.transfers = TransferEngine(self.device)
+        self._opened = open_device(place, kv_caches)
+        self.device, self.transfers = self._opened.device, self._opened.transfers
 
     def handshake(self) -> RankHandshake:
         """Bytes of this rank's blocks, for the scheduler."""
@@ -217,9 +221,15 @@ class WorkerSide:
         """Let the running copy end, stop the thread, give host memory back."""
         if self.transfers is not None:
             self.transfers.drain(CLOSE_WAIT_SECONDS)
-            has_stopped = self.transfers.close(CLOSE_WAIT_SECONDS)
-            if has_stopped and self._memory is not None:
-                self._memory.close()
+            if self.transfers.close(CLOSE_WAIT_SECONDS):
+                self._give_memory_back()
+
+    def _give_memory_back(self) -> None:
+        """Unmap host memory, unless something may still use it."""
+        assert self._opened is not None
+        assert self._memory is not None
+        if self._opened.release(CLOSE_WAIT_SECONDS):
+            self._memory.close()
 
     @property
     def _transfers(self) -> "Transfers":
