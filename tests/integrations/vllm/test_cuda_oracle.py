@@ -124,4 +124,5 @@ def test_late_copies_never_give_a_step_wrong_bytes(
         oracle.close()
     assert figures.stored_chunks > 0
     calls = {(call.name, call.stream) for call in drivers[seed].calls}
-    assert {("copy unpinned", "store"), ("wait", "store"), ("wait", "load")} <= calls
+    assert {("copy unpinned", "store"), ("wait", "store")} <= calls
+    assert (figures.loaded_tokens > 0) == (("wait", "load") in calls)

@@ -1,7 +1,8 @@
 """Each ordering rule of the design's section 8 as a play that goes wrong without it.
 
 A play says whether every byte was what it must be. Played on a driver that forgets what
-the rule needs, it must say no at least where the accelerator is late enough.
+the rule needs, it must say no at least where the accelerator is late enough. Model work
+behind a job goes through the blocks backwards, so that it meets copies still to come.
 """
 
 from collections.abc import Callable
@@ -85,7 +86,7 @@ def load_reported_when_ended(rig: Rig) -> bool:
     rig.machine.num_wrong()
     job = rig.load(0, blocks, cells)
     is_good = rig.result(job).error is None
-    for block in blocks:
+    for block in reversed(blocks):
         rig.compare(0, block, NEW)
     return is_good and not rig.machine.num_wrong()
 
@@ -108,7 +109,7 @@ def block_reused_after_its_copy(rig: Rig) -> bool:
         rig.write(0, block, NEW)
     job = rig.store(0, blocks, cells)
     is_good = rig.result(job).error is None
-    for block in blocks:
+    for block in reversed(blocks):
         rig.write(0, block, OLD)
     rig.machine.num_wrong()
     rig.machine.settle()
@@ -175,7 +176,7 @@ def failed_load_reported_when_ended(rig: Rig) -> bool:
     rig.driver.arm()
     job = rig.load(0, blocks, cells)
     has_failed = rig.result(job).error is not None
-    for block in blocks:
+    for block in reversed(blocks):
         rig.write(0, block, NEW)
     rig.machine.num_wrong()
     rig.machine.settle()

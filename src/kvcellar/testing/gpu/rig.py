@@ -131,6 +131,11 @@ class Rig:
         self.poll()
         return self._results[job_id]
 
+    def drain(self) -> None:
+        """Wait until every job has ended."""
+        if not self.engine.drain(WAIT_SECONDS):
+            raise TimeoutError(f"{self.engine.num_in_flight} jobs did not end")
+
     def poll(self) -> list[JobResult]:
         """Results since the last poll."""
         results = self.engine.poll()
