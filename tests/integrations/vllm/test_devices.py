@@ -1,5 +1,6 @@
 """The device is chosen by where the engine's cache lies, and closes in order."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,7 +95,8 @@ def test_memory_that_cannot_be_pinned_works_all_the_same(
     driver.failures["register"] = 0
     opened, place = accelerated(rig, driver, monkeypatch)
     opened.transfers.submit(job(Direction.STORE, (0, [1], [0])))
-    opened.transfers.submit(job(Direction.LOAD, (0, [2], [0])))
+    load = replace(job(Direction.LOAD, (0, [2], [0])), job_id=2)
+    opened.transfers.submit(load)
     assert opened.transfers.drain(LONG_SECONDS)
     assert [None, None] == [result.error for result in opened.transfers.poll()]
     assert rig.payload(0, 1) == rig.payload(0, 2)
