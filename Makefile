@@ -5,11 +5,14 @@ SHELL := /bin/sh
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+GPU_CHECK_ARGS ?=
+# The GPU check needs PyTorch with CUDA, which .venv has not: the machine's own Python.
+GPU_CHECK_PYTHON ?= $(shell python3 -c "import numpy" 2>&1 | grep -q . && echo .venv/bin/python || echo python3)
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench gpu-check clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 17
 
 setup: ## create or update .venv from requirements/ (the others do it by themselves)
 	@sh scripts/setup >&2
@@ -25,6 +28,9 @@ check: setup ## format check, lint, import contracts, types, size guide
 
 bench: setup ## measure every number that the README and docs quote (BENCH_ARGS="--help")
 	@.venv/bin/python benchmarks/run_all.py $(BENCH_ARGS)
+
+gpu-check: ## check copies, their order and their speed on a GPU (GPU_CHECK_ARGS=--fake without one)
+	@$(GPU_CHECK_PYTHON) benchmarks/gpu_check.py $(GPU_CHECK_ARGS)
 
 clean: ## remove .venv, caches and build leftovers
 	@rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

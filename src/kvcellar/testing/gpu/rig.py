@@ -5,7 +5,7 @@ Every block of content has a number; word i of a block's payload is
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from kvcellar.device.cuda import CudaDevice
 from kvcellar.device.driver import Driver
 from kvcellar.device.pieces import DEFAULT_PIECE_BYTES, cut_pieces
 from kvcellar.device.pinning import PinnedMemory
-from kvcellar.device.regions import Region
+from kvcellar.device.regions import PageTensor, Region, regions_from_tensors
 from kvcellar.layout.groups import AttentionKind, CacheLayout, GroupLayout, make_layout
 from kvcellar.layout.host import HostGeometry, plan_geometry
 from kvcellar.testing.gpu.machine import WORD_BYTES, Machine, Span
@@ -34,6 +34,7 @@ class Shape:
     Attributes:
         groups: words of each page of a block, group after group; the first group makes
             chunks, the others checkpoints.
+        padded: the same with the padding behind each page; empty if there is none.
         num_blocks: blocks of the cache, shared by all groups.
         blocks_per_chunk: blocks of the first group in a cell.
         is_block_outermost: whether a block's pages lie side by side.
@@ -41,6 +42,7 @@ class Shape:
     """
 
     groups: tuple[tuple[int, ...], ...] = ((6, 6, 3), (9,))
+    padded: tuple[tuple[int, ...], ...] = ()
     num_blocks: int = 12
     blocks_per_chunk: int = 1
     is_block_outermost: bool = False
@@ -49,7 +51,7 @@ class Shape:
     @property
     def row_words(self) -> int:
         """Words of one block of the widest group."""
-        return max(sum(pages) for pages in self.groups)
+        return max(sum(pages) for pages in self.padded or self.groups)
 
     @property
     def num_words(self) -> int:
@@ -83,6 +85,7 @@ class Rig:
         self._memory = HostMemory(self.geometry)
         borders = cut_pieces(self._memory.address, self.geometry, piece_bytes)
         self.pinned = PinnedMemory(borders)
+        self.host_address = self._memory.address
         for piece in range(self.pinned.num_pieces if is_pinned else 0):
             self.pinned.pin(machine.driver, piece)
         self.pages = _Pages(shape)
@@ -194,24 +197,21 @@ class Rig:
         return self._num_jobs
 
 
-@dataclass
 class _Pages:
     """Where the words of every block lie in the cache."""
 
-    shape: Shape
-    _regions: list[list[Region]] = field(init=False)
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._regions = self.regions(0)
 
-    def __post_init__(self) -> None:
-        self._regions = [self._place(pages) for pages in self.shape.groups]
-
-    def regions(self, address: int) -> list[list[Region]]:
+    def regions(self, address: int) -> list[tuple[Region, ...]]:
         """Regions of each group in a cache at ``address``."""
+        groups = self._shape.groups
         return [
-            [
-                Region(address + r.base_address, r.block_stride_bytes, r.payload_bytes)
-                for r in regions
-            ]
-            for regions in self._regions
+            regions_from_tensors(
+                self._tensors(address, pages, padded), self._shape.num_blocks
+            )
+            for pages, padded in zip(groups, self._shape.padded or groups, strict=True)
         ]
 
     def spans(self, position: int, block: int) -> Iterator[tuple[Span, int]]:
@@ -223,19 +223,23 @@ class _Pages:
             yield Span(start // WORD_BYTES, num_words), at
             at += num_words
 
-    def _place(self, pages: Sequence[int]) -> list[Region]:
-        if self.shape.is_block_outermost:
-            row = self.shape.row_words * WORD_BYTES
-            return [Region(0, row, sum(pages) * WORD_BYTES)]
-        starts = np.cumsum([0, *pages]).tolist()
-        return [
-            Region(
-                start * self.shape.num_blocks * WORD_BYTES,
-                size * WORD_BYTES,
-                size * WORD_BYTES,
+    def _tensors(
+        self, address: int, pages: Sequence[int], padded: Sequence[int]
+    ) -> Iterator[PageTensor]:
+        """One for each page, as an engine's configuration would say."""
+        shape = self._shape
+        starts = np.cumsum([0, *padded]).tolist()
+        for start, size, room in zip(starts, pages, padded, strict=False):
+            is_outer = shape.is_block_outermost
+            yield PageTensor(
+                storage_address=address,
+                storage_bytes=shape.num_words * WORD_BYTES,
+                offset_bytes=start * (1 if is_outer else shape.num_blocks) * WORD_BYTES,
+                layer_stride_bytes=0,
+                block_stride_bytes=(shape.row_words if is_outer else room) * WORD_BYTES,
+                num_layers=1,
+                payload_bytes=size * WORD_BYTES,
             )
-            for start, size in zip(starts, pages, strict=False)
-        ]
 
 
 def _layout(shape: Shape) -> CacheLayout:
