@@ -7,7 +7,9 @@ from types import ModuleType
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+import torch
 
 from kvcellar.testing.gpu import check
 from kvcellar.testing.gpu.faults import Hasty
