@@ -81,8 +81,12 @@ def test_the_package_itself_loads_only_the_standard_library():
 def test_only_layout_and_attention_name_a_kind() -> None:
     """All else asks ``needed()``; the engine's names are translated in one file."""
     package = Path(kvcellar.__file__).parent
-    # The last builds layouts for a toy model, as a layout test would.
-    translators = {"integrations/vllm/translate.py", "testing/compressed_model.py"}
+    # The last two build layouts for toy models, as a layout test would.
+    translators = {
+        "integrations/vllm/translate.py",
+        "testing/compressed_model.py",
+        "testing/gpu/rig.py",
+    }
     allowed = {"attention", "layout", *translators}
     naming = {
         str(path.relative_to(package))
