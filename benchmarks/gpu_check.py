@@ -109,7 +109,9 @@ class _FakeMachines:
         """The next one."""
         haste = self._HASTES[self._count % len(self._HASTES)]
         self._count += 1
-        return FakeMachine(self._num_words, FakeDriver(haste, seed=self._count))
+        return FakeMachine(
+            self._num_words, FakeDriver(haste, seed=self._count, patience=12)
+        )
 
 
 def _print_section(name: str, rows: list[dict[str, Any]]) -> None:

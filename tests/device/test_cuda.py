@@ -75,7 +75,7 @@ drivers = st.builds(
     FakeDriver,
     st.one_of(st.frozensets(st.sampled_from(STREAMS)), st.just(frozenset({RANDOM}))),
     seed=st.integers(0, 2**16),
-    patience=st.integers(0, 3),
+    patience=st.integers(0, 12),
 )
 
 

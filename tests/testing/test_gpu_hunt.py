@@ -12,8 +12,8 @@ HASTES = (
     frozenset({RANDOM}),
     frozenset(),
     frozenset({COMPUTE}),
-    frozenset({"store"}),
-    frozenset({"load"}),
+    frozenset({COMPUTE, "store"}),
+    frozenset({COMPUTE, "load"}),
     frozenset({"store", "load"}),
 )
 SHAPE = Shape(groups=((4, 2), (5,)), num_blocks=10, blocks_per_chunk=2, host_cells=12)
@@ -26,7 +26,7 @@ def hunt(
     *,
     is_pinned: bool = True,
 ) -> HuntFigures:
-    machine = FakeMachine(SHAPE.num_words, FakeDriver(eager, seed=seed))
+    machine = FakeMachine(SHAPE.num_words, FakeDriver(eager, seed=seed, patience=12))
     driver = fault(machine.driver) if fault is not None else None
     rig = Rig(machine, SHAPE, driver=driver, is_pinned=is_pinned, piece_bytes=4096)
     try:

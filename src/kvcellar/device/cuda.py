@@ -111,8 +111,8 @@ class CudaDevice:
         begin = self._driver.record(stream)
         error = self._queue(stream, runs, job.direction)
         end = self._mark_end(stream)
-        self._ends[job.direction].append((self._order.add(job), end))
         self._forget_ended(job.direction)
+        self._ends[job.direction].append((self._order.add(job), end))
         num_bytes = num_bytes_of(self._tables[job.direction], job)
         return RunningCopy(self._driver, begin, end, num_bytes, error)
 

@@ -27,6 +27,9 @@ from kvcellar.device.driver import DeviceError, Runs
 COMPUTE = "compute"
 RANDOM = "random"
 
+_SPEEDS = (0.0, 0.3, 0.9)  # chance that a stream runs one operation more
+_CHANCE_OF_NEW_SPEEDS = 0.03
+
 
 @dataclass(eq=False)
 class FakeEvent:
@@ -102,6 +105,7 @@ class FakeDriver:
         self.failures: dict[str, int] = {}
         self._eager = eager
         self._rng = random.Random(seed)
+        self._speeds: list[float] = []
         self._patience = patience
         self._lock = threading.RLock()
         self._attached = {threading.get_ident()}
@@ -256,13 +260,20 @@ class FakeDriver:
     def _make_progress(self) -> None:
         """Run what the haste lets run now."""
         if RANDOM in self._eager:
-            for _ in range(self._rng.randrange(4)):
-                self._step(self._rng.choice(self._streams))
+            self._make_random_progress()
             return
         is_changed = True
         while is_changed:
             eager = [s for s in self._streams if s.name in self._eager]
             is_changed = sum(map(self._step, eager)) > 0
+
+    def _make_random_progress(self) -> None:
+        """Each stream at a speed of its own, which changes from time to time."""
+        if self._rng.random() < _CHANCE_OF_NEW_SPEEDS or not self._speeds:
+            self._speeds = [self._rng.choice(_SPEEDS) for _ in self._streams]
+        for stream, speed in zip(self._streams, self._speeds, strict=False):
+            while self._rng.random() < speed and self._step(stream):
+                pass
 
     def _step(self, stream: FakeStream) -> bool:
         """Run the first operation of a stream if it waits for nothing."""

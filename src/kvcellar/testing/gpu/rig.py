@@ -4,13 +4,15 @@ Every block of content has a number; word i of a block's payload is
 ``number * 2**24 + i``. So a word says which content it belongs to and where it stands.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kvcellar.device.cuda import CudaDevice
+from kvcellar.device.cuda import CudaDevice, RunningCopy
 from kvcellar.device.driver import Driver
 from kvcellar.device.pieces import DEFAULT_PIECE_BYTES, cut_pieces
 from kvcellar.device.pinning import PinnedMemory
@@ -67,6 +69,9 @@ class Rig:
         driver: replaces the machine's, for planted faults.
         is_pinned: whether all of host memory is pinned from the start.
         piece_bytes: of the pieces that it is pinned in.
+
+    Attributes:
+        waits_for_start: whether a job's copies are queued when its submission returns.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class Rig:
         for piece in range(self.pinned.num_pieces if is_pinned else 0):
             self.pinned.pin(machine.driver, piece)
         self.pages = _Pages(shape)
-        self.device = CudaDevice(
+        self.device = _TellingDevice(
             self.layout,
             self.geometry,
             self.pages.regions(machine.cache_address),
@@ -98,6 +103,7 @@ class Rig:
             driver=self.driver,
         )
         self.engine = StreamEngine(self.device)
+        self.waits_for_start = True
         self._num_jobs = 0
         self._results: dict[int, JobResult] = {}
 
@@ -194,7 +200,27 @@ class Rig:
         numbers = [np.array(side, dtype=np.int64) for side in (blocks, to)]
         copies = (GroupCopy(position, *numbers),)
         self.engine.submit(CopyJob(self._num_jobs, direction, copies))
+        # Else chance would decide how much the caller queues before the copies.
+        if self.waits_for_start and not self.device.starts.acquire(
+            timeout=WAIT_SECONDS
+        ):
+            raise TimeoutError(f"job {self._num_jobs} was not started")
         return self._num_jobs
+
+
+class _TellingDevice(CudaDevice):
+    """Tells when a job has been started."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.starts = threading.Semaphore(0)
+
+    def start(self, job: CopyJob, fence: object) -> RunningCopy:
+        """Start, and tell, whether or not that went well."""
+        try:
+            return super().start(job, fence)
+        finally:
+            self.starts.release()
 
 
 class _Pages:

@@ -53,6 +53,7 @@ def copy_speeds(
         batches: blocks per job, as far as there are so many.
         timed_bytes: about as many are copied in one measurement.
     """
+    rig.waits_for_start = False  # it would be part of what is timed
     groups = ("chunks", "checkpoints")[: len(rig.shape.groups)]
     for position, group in enumerate(groups):
         room = min(rig.shape.num_blocks, rig.num_host_blocks(position))
