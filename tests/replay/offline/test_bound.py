@@ -96,6 +96,21 @@ def test_blocks_shorter_than_a_chunk_are_told_apart(prompts, num_bytes):
     assert bound_tokens(trace, SMALL["long chunks"], num_bytes) >= best - 1e-6
 
 
+def test_blocks_left_by_somebody_who_left_inside_a_chunk_are_not_charged():
+    """The fourth prompt leaves two of the three blocks that the last one reads."""
+    layout = layout_of(
+        group(0, FULL, 16, None, 20),
+        group(1, WINDOW, 4, 13, 9),
+        hash_tokens=4,
+        alignment=16,
+    )
+    first, other, half = [0] * 4, [1] * 4, [0, 0, 0, 1]
+    trace = trace_of([(p, 1) for p in (first, other, other, half, first)])
+    num_bytes = (20 + 9) + (20 + 3 * 9)  # of the first prompt, and all of the other
+    assert 2 * 16 == optimum_tokens(trace, layout, num_bytes)
+    assert 2 * 16 == pytest.approx(bound_tokens(trace, layout, num_bytes))
+
+
 @settings(max_examples=60)
 @given(PROMPTS, st.integers(0, 200), st.sampled_from(["long chunks", "states only"]))
 def test_chunks_may_end_inside_a_block_of_the_trace(prompts, num_bytes, name):
