@@ -43,10 +43,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "geometric (default)": {"placement": "geometric"},
     "geometric, budget 1": {"placement": "geometric", "spaced_checkpoint_share": 1.0},
     "geometric, superseded last": {"superseded_first": False},
-    "junctions, superseded last": {
-        "placement": "junctions",
-        "superseded_first": False,
-    },
     BOUND: {},
 }
 
@@ -85,7 +81,7 @@ def main() -> int:
         found = {}
         for cell, result in pool.imap_unordered(_run, cells):
             found[cell] = result
-            print(f"{len(found)} of {len(cells)}", file=sys.stderr)
+            _show_progress(cell, result, len(found), len(cells))
     print(describe_machine(machine()))
     print(f"{options.trace}, device memory {options.device_gib} GiB, eager, LRU\n")
     for model in options.model:
@@ -123,6 +119,11 @@ def _run(cell: Cell) -> tuple[Cell, Found]:
         return cell, Found(OfflineBound(_trace, configuration).hit_ratio(num_bytes))
     outcome = replay(_trace, configuration)
     return cell, Found(outcome.hit_ratio, outcome.stored_bytes)
+
+
+def _show_progress(cell: Cell, result: Found, num_done: int, num_cells: int) -> None:
+    what = f"{cell.model}, {cell.host_gib:,} GiB, {cell.kind}: {_shown(result)}"
+    print(f"{num_done} of {num_cells}: {what}", file=sys.stderr, flush=True)
 
 
 def _print_table(
