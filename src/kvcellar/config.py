@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_HOST_MEMORY_BYTES = 8 * 2**30  # the default of vLLM's own connector
 DEFAULT_SPACED_SHARE = 0.25
 DEFAULT_LEASE_SHARE = 0.25
-EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "adaptive")
+EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "lhd", "adaptive")
 ADMISSIONS = ("all", "second-touch")
 PLACEMENTS = ("geometric", "fixed", "junctions", "turn-end", "prompt-end")
 
@@ -71,7 +71,8 @@ class Settings:
         placement: which boundaries get a checkpoint, a set of rules from
             ``core/placements/sets.py``; one of ``PLACEMENTS``.
         superseded_first: whether a checkpoint that a deeper one on the same unbranched
-            path has replaced goes before everything else.
+            path has replaced goes before everything else; None leaves that to the order
+            of eviction: so it is under LRU.
         admission: ``"all"``, or ``"second-touch"`` for what an earlier prompt had too.
         chunk_tokens: tokens per chunk; None takes the smallest that fits the model.
         blocks_per_chunk: the same as a multiple of the smallest chunk.
@@ -97,7 +98,7 @@ class Settings:
     mode: str = "eager"
     eviction_policy: str = "lru"
     placement: str = "geometric"
-    superseded_first: bool = True
+    superseded_first: bool | None = None
     admission: str = "all"
     chunk_tokens: int | None = None
     blocks_per_chunk: int | None = None

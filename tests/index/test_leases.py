@@ -20,7 +20,7 @@ def make_index(name="full", *, chunks=100, most_chunks=50):
     """An index with room for so many chunks, of which leases may keep some."""
     rules = HybridRules(LAYOUTS[name])
     slabs = SlabAllocator(plan_geometry(LAYOUTS[name], chunks * rules.chunk_bytes))
-    live = PriorityClasses(LruPolicy(), LruPolicy)
+    live = PriorityClasses(LruPolicy())
     most = most_chunks * rules.chunk_bytes
     return Index(rules, slabs, live, LruPolicy(), most_leased_bytes=most)
 

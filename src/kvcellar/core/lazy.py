@@ -89,9 +89,20 @@ class LazyStores(EagerStores):
     def keep(self, record: RequestRecord, keep: Keep) -> None:
         """What is on the device alone is leased when it comes."""
         super().keep(record, keep)
-        chunk = self.waiting.chunks.get(record.waiting_key)
+        chunk = self.waiting.chunks.get(record.end_key)
         if chunk is not None and (chunk.keep is None or chunk.keep.until < keep.until):
             chunk.keep = keep
+
+    def count_use(self, record: RequestRecord, now: float) -> None:
+        """A request has ended; what only the device has learns of it when it comes."""
+        node = self.index.nodes.get(record.end_key)
+        waiting = self.waiting.chunks.get(record.end_key)
+        if node is not None:
+            self.index.count_use(node, now)
+        elif waiting is not None:
+            waiting.uses.append(now)
+        else:
+            super().count_use(record, now)
 
     def reset(self) -> None:
         """What is on the device is invalid too."""
@@ -108,9 +119,8 @@ class LazyStores(EagerStores):
             key = event.hashes[depth * stride - 1]
             if key not in self.index.nodes and key not in self.waiting.chunks:
                 self.waiting.add_chunk(event.hashes, depth, record.origin)
-        if num_chunks > first:
-            record.waiting_key = event.hashes[num_chunks * stride - 1]
         record.num_waiting = max(num_chunks, first)
+        record.end_key = event.hashes[num_chunks * stride - 1] if num_chunks else b""
 
     def _may_wait(
         self, record: RequestRecord, event: TokensComputed, boundary: int
@@ -171,7 +181,6 @@ class LazyStores(EagerStores):
         if node.depth == chunk.depth:
             self._arrived(node, plan, now)
             index.touch(node, now)
-            index.count_use(node, now)  # those on the device were not seen here
         else:
             self._lose(chunk, plan.refusal or MissReason.LOST)
         index.unpin(first)
@@ -184,7 +193,7 @@ class LazyStores(EagerStores):
         return last >= len(chunk.hashes) or chunk.hashes[last] != chunk.key
 
     def _arrived(self, node: Node, plan: StorePlan, now: float) -> None:
-        """A node is stored; so is the checkpoint that waits on it."""
+        """A node is stored; so is the checkpoint that waits on it, and its uses."""
         chunk = self.waiting.chunks.get(node.key)
         if chunk is None:
             return
@@ -192,6 +201,8 @@ class LazyStores(EagerStores):
             plan.add_checkpoint(node)
         if chunk.keep is not None and chunk.keep.until > now:
             lease_path(self.index, node, chunk.keep)
+        for time in chunk.uses:
+            self.index.count_use(node, time)
         self.waiting.remove(chunk)
 
     def _lose(self, chunk: WaitingChunk, reason: MissReason) -> None:

@@ -44,8 +44,8 @@ from kvcellar.core.stores import EagerStores, num_wanted_tokens
 from kvcellar.index.announcements import Announcements
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
-from kvcellar.index.policies.adaptive import AdaptivePolicy
-from kvcellar.index.policies.choose import make_classes, make_policy
+from kvcellar.index.policies.choose import make_policy
+from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.slabs import CellMove, SlabAllocator
 from kvcellar.layout.groups import CacheLayout
@@ -76,12 +76,11 @@ class Offloader:
         self.index = Index(
             rules,
             self.slabs,
-            make_classes(live, settings.eviction_policy, rules),
+            PriorityClasses(live),
             LruPolicy(),
             superseded_first=settings.superseded_first,
             most_leased_bytes=int(settings.lease_share * geometry.arena_bytes),
         )
-        self._adaptive = live if isinstance(live, AdaptivePolicy) else None
         most_chunks = geometry.arena_bytes // max(rules.chunk_bytes, 1)
         self._admission = Admission(settings, most_chunks)
         self.counters = CoreCounters()
@@ -148,8 +147,6 @@ class Offloader:
         limit = last_token // self.layout.chunk_tokens
         limit = min(limit, len(event.hashes) // self.index.hashes_per_chunk)
         self._accounting.looked_up(record, event.hashes, limit)
-        if not record.is_observed:
-            self._observe(record, event, limit, now)
         known = self.index.deepest_known(event.hashes, limit, hint=record.known)
         record.known = known
         if known is not self.index.root:
@@ -165,19 +162,6 @@ class Offloader:
         if held is not None:
             self.index.unpin(held)
         return [actions.Promise(event.request_id, tokens)]
-
-    def _observe(
-        self, record: RequestRecord, event: events.LookUp, limit: int, now: float
-    ) -> None:
-        """A prompt is new: is it let in, and which order would have kept it?"""
-        record.is_observed = True
-        keys = ChunkKeys(event.hashes, self.index.hashes_per_chunk, limit)
-        record.num_admitted = self._admission.admit(keys)
-        if record.num_admitted is not None:
-            self.counters.unadmitted_requests += record.num_admitted < limit
-        if self._adaptive is not None:
-            num_local = event.local_tokens // self.layout.chunk_tokens
-            self._adaptive.observe(keys, num_local, now)
 
     def _promise(self, record: RequestRecord, known: Node, now: float) -> int:
         """Pin the deepest useful resume point; 0 when loading would not pay."""
@@ -251,9 +235,27 @@ class Offloader:
         self._accounting.step_planned(record, event, now)
         if record.is_stale:
             return []
+        if not record.is_observed:
+            self._observe(record, event, now)
         plan = self._stores.tokens_computed(record, event, now)
         self._accounting.stored(record)
         return self._carry_out(plan)
+
+    def _observe(
+        self, record: RequestRecord, event: events.TokensComputed, now: float
+    ) -> None:
+        """A prompt is new: is it let in, and which order would have kept it?
+
+        Asked here and not at the look-up, so that no request waits for it.
+        """
+        record.is_observed = True
+        stride, chunk = self.index.hashes_per_chunk, self.layout.chunk_tokens
+        limit = (event.num_prompt_tokens - 1) // chunk
+        keys = ChunkKeys(event.hashes, stride, min(limit, len(event.hashes) // stride))
+        record.num_admitted = self._admission.admit(keys)
+        if record.num_admitted is not None:
+            self.counters.unadmitted_requests += record.num_admitted < len(keys)
+        self.index.live.observe(keys, record.local_tokens // chunk, now)
 
     def _blocks_threatened(
         self, event: events.BlocksThreatened, now: float
@@ -293,9 +295,9 @@ class Offloader:
         if record is not None:
             self._drop_promise(record)
             self._accounting.finished(record, now)
+            self._stores.count_use(record, now)
             tip = record.tip
             if self.index.nodes.get(tip.key) is tip:
-                self.index.count_use(tip, now)
                 self.index.raise_priority(tip, record.controls.priority)
             if record.controls.keep_seconds:
                 until = now + record.controls.keep_seconds

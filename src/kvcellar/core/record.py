@@ -28,7 +28,7 @@ class RequestRecord:
         placed_through: boundaries up to here have had their chance of a checkpoint.
         num_prompt_tokens: tokens of its prompt; 0 until the first are computed.
         num_waiting: lazy mode: chunks from the prompt's start that wait, or did.
-        waiting_key: lazy mode: key of the last of them.
+        end_key: lazy mode: of the last chunk that is computed; empty for none.
         num_admitted: chunks that may be stored; None for all.
         is_observed: whether policies that learn have been told of it.
         num_strikes: failed loads; after the first the request is recomputed.
@@ -50,7 +50,7 @@ class RequestRecord:
     placed_through: int | None = None
     num_prompt_tokens: int = 0
     num_waiting: int = 0
-    waiting_key: bytes = b""
+    end_key: bytes = b""
     num_admitted: int | None = None
     is_observed: bool = False
     num_strikes: int = 0

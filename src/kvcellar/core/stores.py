@@ -118,6 +118,11 @@ class EagerStores:
         """Why answers are not stored; None if they are."""
         return None if self.settings.store_decoded else MissReason.ANSWER
 
+    def count_use(self, record: RequestRecord, now: float) -> None:
+        """A request has ended: one use of its whole path."""
+        if self.index.nodes.get(record.tip.key) is record.tip:
+            self.index.count_use(record.tip, now)
+
     def reset(self) -> None:
         """Nothing is kept here."""
 

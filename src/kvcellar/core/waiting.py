@@ -34,6 +34,7 @@ class WaitingChunk:
         origin: what the request that computed it brought along.
         has_checkpoint: whether the checkpoint at its end waits too.
         keep: what its path is to be leased for once it is in host memory.
+        uses: when requests that ended here had finished, in seconds.
     """
 
     key: bytes
@@ -43,6 +44,7 @@ class WaitingChunk:
     has_checkpoint: bool = False
     keep: Keep | None = None
     blocks: list[BlockKey] = field(default_factory=list)
+    uses: list[float] = field(default_factory=list)
 
 
 class HashTables:

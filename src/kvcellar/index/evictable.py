@@ -47,8 +47,11 @@ class Evictable:
         self.num_uses = 0
 
     def count_use(self, now: float) -> None:
-        """One more use."""
-        self.latest, self.previous = now, self.latest
+        """One more use; not always the latest, since lazy mode learns late."""
+        if now >= self.latest:
+            self.latest, self.previous = now, self.latest
+        else:
+            self.previous = max(self.previous, now)
         self.score = _log_sum(self.score, now / HALF_LIFE_SECONDS)
         self.num_uses += 1
 

@@ -43,7 +43,8 @@ class Index:
         slabs: where cells come from.
         live: order of eviction among leaves that can be resumed at.
         dead: the same for leaves behind the last checkpoint, which go first.
-        superseded_first: whether replaced checkpoints go before these.
+        superseded_first: whether replaced checkpoints go before these; None asks the
+            order of eviction: where paths leave as a whole they are of no use.
         most_leased_bytes: that leases may protect at once.
 
     Attributes:
@@ -57,10 +58,10 @@ class Index:
         self,
         rules: HybridRules,
         slabs: SlabAllocator,
-        live: EvictionPolicy,
-        dead: EvictionPolicy,
+        live: EvictionPolicy[Node],
+        dead: EvictionPolicy[Node],
         *,
-        superseded_first: bool = True,
+        superseded_first: bool | None = None,
         most_leased_bytes: int = 0,
     ) -> None:
         self.rules = rules
@@ -298,8 +299,6 @@ class Index:
 
         So the end of a prompt stays until another prompt has gone further.
         """
-        if not self._superseded_first:
-            return
         above = self.resume_point(node)
         while above.checkpoint is not None and above.checkpoint.is_decoded:
             self._superseded.add(above)
@@ -402,7 +401,10 @@ class Index:
 
     def _evict_one(self) -> bool:
         """Let go of the least valuable thing; False when all is pinned."""
-        node = self._superseded.take()
+        superseded_first = self._superseded_first
+        if superseded_first is None:
+            superseded_first = self.live.is_by_recency
+        node = self._superseded.take() if superseded_first else None
         if node is not None:
             self.counters.evicted_checkpoints += 1
             self.counters.superseded_checkpoints += 1

@@ -5,6 +5,8 @@ from collections import deque
 from kvcellar.index.evictable import NEVER
 from kvcellar.index.node import Checkpoint, Node
 
+_MIN_CANDIDATES = 256  # below this many it is not worth looking for stale ones
+
 
 class SupersededCheckpoints:
     """First to go when room is needed, oldest first.
@@ -15,11 +17,14 @@ class SupersededCheckpoints:
 
     def __init__(self) -> None:
         self._candidates: deque[tuple[Node, Checkpoint]] = deque()
+        self._sweep_at = _MIN_CANDIDATES
 
     def add(self, node: Node) -> None:
         """A deeper checkpoint has become ready below ``node``."""
         if node.checkpoint is not None:
             self._candidates.append((node, node.checkpoint))
+            if len(self._candidates) > self._sweep_at:
+                self._sweep()
 
     def take(self) -> Node | None:
         """A node whose checkpoint may go; None when there is none."""
@@ -29,6 +34,11 @@ class SupersededCheckpoints:
             if node.checkpoint is checkpoint and is_free and _is_replaced(node):
                 return node
         return None
+
+    def _sweep(self) -> None:
+        """Forget those that have gone; nobody takes any while others go first."""
+        self._candidates = deque(c for c in self._candidates if c[0].checkpoint is c[1])
+        self._sweep_at = max(_MIN_CANDIDATES, 2 * len(self._candidates))
 
     def clear(self) -> None:
         """Forget all candidates."""

@@ -1,33 +1,23 @@
 """From a policy's name to the policy."""
 
-from functools import partial
-
 from kvcellar.attention.hybrid import HybridRules
-from kvcellar.index.policies.adaptive import AdaptivePolicy
-from kvcellar.index.policies.classes import PriorityClasses
+from kvcellar.index.evictable import GHOSTS_PER_NODE
+from kvcellar.index.node import Node
+from kvcellar.index.policies.adaptive import AdaptivePolicy, OrderJudge
+from kvcellar.index.policies.lhd import LhdPolicy
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
 from kvcellar.index.policies.policy import EvictionPolicy
+from kvcellar.index.policies.reuse import ReuseTimes
 from kvcellar.index.policies.s3fifo import S3FifoPolicy
 
-
-def make_classes(
-    first: EvictionPolicy, name: str, rules: HybridRules
-) -> PriorityClasses:
-    """Priority classes around a policy that ``make_policy`` made.
-
-    Args:
-        first: that policy.
-        name: its name.
-        rules: of the layout that is kept.
-    """
-    if isinstance(first, AdaptivePolicy):
-        return PriorityClasses(first, first.another)
-    return PriorityClasses(first, partial(make_policy, name, rules, 0))
+SAMPLED_TOKENS = 256  # policies that learn see one chunk per so many tokens
 
 
-def make_policy(name: str, rules: HybridRules, arena_bytes: int) -> EvictionPolicy:
+def make_policy(
+    name: str, rules: HybridRules, arena_bytes: int
+) -> EvictionPolicy[Node]:
     """The policy of that name for one cache.
 
     Args:
@@ -38,15 +28,24 @@ def make_policy(name: str, rules: HybridRules, arena_bytes: int) -> EvictionPoli
     Raises:
         ValueError: there is no such policy.
     """
-    if name == "lru":
-        return LruPolicy()
-    if name == "lru-2":
-        return Lru2Policy()
-    if name == "lrfu":
-        return LrfuPolicy()
-    if name == "s3-fifo":
-        return S3FifoPolicy()
-    if name == "adaptive":
-        chunk_bytes, checkpoint_bytes = rules.chunk_bytes, rules.largest_checkpoint[0]
-        return AdaptivePolicy(arena_bytes, chunk_bytes, checkpoint_bytes)
+    chunk_bytes, checkpoint_bytes = rules.chunk_bytes, rules.largest_checkpoint[0]
+    chunks_per_key = max(SAMPLED_TOKENS // rules.chunk_tokens, 1)
+    match name:
+        case "lru":
+            return LruPolicy()
+        case "lru-2":
+            return Lru2Policy()
+        case "lrfu":
+            return LrfuPolicy()
+        case "s3-fifo":
+            return S3FifoPolicy()
+        case "lhd":
+            key_bytes = max(chunk_bytes, 1) * chunks_per_key
+            times = ReuseTimes(GHOSTS_PER_NODE * arena_bytes // key_bytes)
+            return LhdPolicy(times, chunks_per_key)
+        case "adaptive":
+            judge = OrderJudge(
+                arena_bytes, chunk_bytes, checkpoint_bytes, chunks_per_key
+            )
+            return AdaptivePolicy(judge)
     raise ValueError(f"there is no eviction policy {name!r}")

@@ -4,7 +4,8 @@ One policy per class, made when its first node comes. Nothing but the class is d
 here; within a class the policy's order holds.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Iterator, Sequence
 
 from kvcellar.index.node import Node
 from kvcellar.index.policies.policy import EvictionPolicy
@@ -15,21 +16,31 @@ class PriorityClasses:
 
     Args:
         first: orders the nodes of priority 0.
-        another: makes an equal policy for another class.
     """
 
-    def __init__(
-        self, first: EvictionPolicy, another: Callable[[], EvictionPolicy]
-    ) -> None:
+    def __init__(self, first: EvictionPolicy[Node]) -> None:
         self.wants_history = first.wants_history
-        self._another = another
-        self._classes: dict[int, EvictionPolicy] = {0: first}  # lowest first
+        self._first = first
+        self._classes = {0: first}  # lowest first
+
+    @property
+    def is_by_recency(self) -> bool:
+        """As within a class."""
+        return self._first.is_by_recency
+
+    def another(self) -> "PriorityClasses":
+        """Empty classes of the same order."""
+        return PriorityClasses(self._first.another())
+
+    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+        """A prompt has come, whatever its priority."""
+        self._first.observe(keys, num_local, now)
 
     def add(self, node: Node) -> None:
         """Enter ``node`` into its class."""
         policy = self._classes.get(node.priority)
         if policy is None:
-            policy = self._classes[node.priority] = self._another()
+            policy = self._classes[node.priority] = self._first.another()
             self._classes = dict(sorted(self._classes.items()))
         policy.add(node)
 
@@ -59,3 +70,6 @@ class PriorityClasses:
 
     def __len__(self) -> int:
         return sum(len(policy) for policy in self._classes.values())
+
+    def __iter__(self) -> Iterator[Node]:
+        return itertools.chain(*self._classes.values())

@@ -1,12 +1,12 @@
 """The base of most policies: whoever has the smallest key goes first."""
 
 import heapq
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic
 
 from kvcellar.index.evictable import Evictable
+from kvcellar.index.policies.policy import T
 
-T = TypeVar("T", bound=Evictable)
 Key = Callable[[Evictable], tuple[float, float]]
 """Of a history; the smallest is evicted first, among equals the deepest."""
 
@@ -22,6 +22,7 @@ class KeyedPolicy(Generic[T]):
     """
 
     wants_history = True
+    is_by_recency = False
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -29,12 +30,12 @@ class KeyedPolicy(Generic[T]):
         self._current: dict[T, int] = {}
         self._ticket = 0
 
-    def order_by(self, key: Key) -> None:
-        """Change the order of what is there and of what comes."""
-        self._key = key
-        self._heap.clear()
-        for node in list(self._current):
-            self.add(node)
+    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+        """Nothing is learnt."""
+
+    def another(self) -> "KeyedPolicy[T]":
+        """An empty one with the same key."""
+        return KeyedPolicy(self._key)
 
     def add(self, node: T) -> None:
         """Enter ``node`` at the place its history gives it."""
@@ -68,6 +69,9 @@ class KeyedPolicy(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._current)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._current)
 
     def _sweep(self) -> None:
         self._heap = [e for e in self._heap if self._current.get(e[3]) == e[2]]

@@ -4,7 +4,8 @@ Source: Lee et al., LRFU, IEEE Transactions on Computers 50(12), 2001.
 """
 
 from kvcellar.index.evictable import Evictable
-from kvcellar.index.policies.keyed import KeyedPolicy, T
+from kvcellar.index.policies.keyed import KeyedPolicy
+from kvcellar.index.policies.policy import T
 
 
 def lrfu_key(node: Evictable) -> tuple[float, float]:

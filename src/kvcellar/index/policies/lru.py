@@ -1,7 +1,8 @@
 """Least recently used: the base policy."""
 
 from kvcellar.index.evictable import Evictable
-from kvcellar.index.policies.keyed import KeyedPolicy, T
+from kvcellar.index.policies.keyed import KeyedPolicy
+from kvcellar.index.policies.policy import T
 
 
 def lru_key(node: Evictable) -> tuple[float, float]:
@@ -13,6 +14,7 @@ class LruPolicy(KeyedPolicy[T]):
     """The oldest stamp goes first, and of one request the deepest."""
 
     wants_history = False
+    is_by_recency = True
 
     def __init__(self) -> None:
         super().__init__(lru_key)

@@ -5,7 +5,8 @@ algorithm, SIGMOD 1993.
 """
 
 from kvcellar.index.evictable import Evictable
-from kvcellar.index.policies.keyed import KeyedPolicy, T
+from kvcellar.index.policies.keyed import KeyedPolicy
+from kvcellar.index.policies.policy import T
 
 
 def lru2_key(node: Evictable) -> tuple[float, float]:

@@ -1,11 +1,14 @@
-"""The contract of an eviction policy: an order over the nodes that may go."""
+"""The contract of an eviction policy: an order over what may go."""
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
 
-from kvcellar.index.node import Node
+from kvcellar.index.evictable import Evictable
+
+T = TypeVar("T", bound=Evictable)
 
 
-class EvictionPolicy(Protocol):
+class EvictionPolicy(Protocol[T]):
     """Orders evictable nodes: ready leaves that nobody has pinned.
 
     The index says which nodes may go; the policy only says in which order.
@@ -16,26 +19,54 @@ class EvictionPolicy(Protocol):
 
     wants_history: bool
 
-    def add(self, node: Node) -> None:
+    @property
+    def is_by_recency(self) -> bool:
+        """Whether the last use alone decides.
+
+        A path was last used as a whole, so it then leaves as a whole.
+        """
+        ...
+
+    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+        """A prompt has come; only policies that learn care.
+
+        Args:
+            keys: one per chunk.
+            num_local: chunks that the device itself holds; nobody earns them.
+        """
+        ...
+
+    def another(self) -> "EvictionPolicy[T]":
+        """An empty one of the same order, for other nodes.
+
+        It knows what this one learns, and is told of no prompts itself.
+        """
+        ...
+
+    def add(self, node: T) -> None:
         """``node`` may be evicted from now on."""
         ...
 
-    def touch(self, node: Node) -> None:
+    def touch(self, node: T) -> None:
         """The history of ``node`` has changed; absent nodes are ignored."""
         ...
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: T) -> None:
         """``node`` may no longer be evicted, or has gone. Absent nodes are ignored."""
         ...
 
-    def victim(self) -> Node | None:
+    def victim(self) -> T | None:
         """The node to evict next, still in the policy; None when there is none."""
         ...
 
-    def __contains__(self, node: Node) -> bool:
+    def __contains__(self, node: T) -> bool:
         """Whether ``node`` may be evicted."""
         ...
 
     def __len__(self) -> int:
         """Number of nodes that may be evicted."""
+        ...
+
+    def __iter__(self) -> Iterator[T]:
+        """They, in no order."""
         ...

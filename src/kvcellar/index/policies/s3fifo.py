@@ -6,7 +6,9 @@ round. What returns while its history is remembered joins the long queue at once
 Source: Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023.
 """
 
+import itertools
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 
 from kvcellar.index.node import Node
 
@@ -21,10 +23,18 @@ class S3FifoPolicy:
     """
 
     wants_history = True
+    is_by_recency = False
 
     def __init__(self) -> None:
         self._short: OrderedDict[Node, int] = OrderedDict()
         self._long: OrderedDict[Node, int] = OrderedDict()
+
+    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+        """Nothing is learnt."""
+
+    def another(self) -> "S3FifoPolicy":
+        """An empty one."""
+        return S3FifoPolicy()
 
     def add(self, node: Node) -> None:
         """Enter ``node`` at the end of its queue."""
@@ -56,3 +66,6 @@ class S3FifoPolicy:
 
     def __len__(self) -> int:
         return len(self._short) + len(self._long)
+
+    def __iter__(self) -> Iterator[Node]:
+        return itertools.chain(self._short, self._long)

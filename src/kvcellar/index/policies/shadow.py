@@ -1,60 +1,43 @@
 """A cache that holds no bytes: what a policy would have kept.
 
-A radix tree whose segments are runs of chunks that have always been used together, so
-a request costs a few steps however long it is. Chunks of one segment share one history
-and would stand side by side in any order of leaves; so segments are evicted from their
-ends, and the outcome is that of the chunks' own tree.
+Chunks of one run share one history and would stand side by side in any order of
+leaves; so runs are evicted from their ends, and the outcome is that of the chunks' own
+tree.
 """
 
 import itertools
 from collections.abc import Sequence
 
-from kvcellar.index.evictable import GHOSTS_PER_NODE, Evictable, Ghosts, Past
-from kvcellar.index.halving import num_leading
-from kvcellar.index.policies.keyed import Key, KeyedPolicy
-
-
-class Segment(Evictable):
-    """A run of chunks.
-
-    Attributes:
-        keys: the chunks' keys, in order.
-        children: by their first key.
-    """
-
-    __slots__ = ("children", "keys", "parent")
-
-    def __init__(self, keys: list[bytes], parent: "Segment | None") -> None:
-        if parent is None:
-            super().__init__(0, 0.0)
-        else:
-            super().__init__(parent.depth + len(keys), parent.last_use)
-        self.keys = keys
-        self.parent = parent
-        self.children: dict[bytes, Segment] = {}
+from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts, Past
+from kvcellar.index.policies.policy import EvictionPolicy
+from kvcellar.index.policies.runs import Run, find
 
 
 class ShadowCache:
     """What host memory would hold under another order of eviction.
 
     Args:
-        key: the order.
+        policy: the order; empty.
         num_bytes: its size.
         chunk_bytes: of one chunk.
         checkpoint_bytes: of what resuming needs besides; 0 where chunks suffice.
     """
 
     def __init__(
-        self, key: Key, num_bytes: int, chunk_bytes: int, checkpoint_bytes: int
+        self,
+        policy: EvictionPolicy[Run],
+        num_bytes: int,
+        chunk_bytes: int,
+        checkpoint_bytes: int,
     ) -> None:
-        self._policy: KeyedPolicy[Segment] = KeyedPolicy(key)
+        self._policy = policy
         self._num_bytes = num_bytes
         self._chunk_bytes = chunk_bytes
         self._checkpoint_bytes = checkpoint_bytes
         self._used_bytes = 0
         self._num_chunks = 0
         self._ghosts = Ghosts()
-        self._root = Segment([], None)
+        self._root = Run([], None)
 
     def use(self, keys: Sequence[bytes], now: float) -> int:
         """A prompt comes and is stored.
@@ -65,53 +48,28 @@ class ShadowCache:
         Returns:
             Chunks of it that could have been loaded.
         """
-        end, num_known, num_resumable = self._follow(keys)
-        num_hits = num_resumable if self._checkpoint_bytes else num_known
-        if num_known < len(keys):
-            end = self._grow(end, list(keys[num_known:]))
+        end, num_shared = find(self._root, keys)
+        num_hits = end.depth
+        if num_shared < len(end.keys):
+            end = self._split(end, num_shared)
+            # Inside a run there is no checkpoint to resume with.
+            num_hits = end.depth - (num_shared if self._checkpoint_bytes else 0)
+        if end.depth < len(keys):
+            end = self._grow(end, list(keys[end.depth :]))
         self._policy.remove(end)
         end.last_use = now
         end.count_use(now)
         while self._used_bytes > self._num_bytes and self._evict_one():
             pass
-        if not end.children and self._is_there(end):
+        if not end.children and end.is_there:
             self._policy.add(end)
         return num_hits
 
-    @staticmethod
-    def _is_there(segment: Segment) -> bool:
-        """Whether it is in the tree, and not its root."""
-        parent = segment.parent
-        return parent is not None and parent.children.get(segment.keys[0]) is segment
-
-    def _follow(self, keys: Sequence[bytes]) -> tuple[Segment, int, int]:
-        """Where a path ends, splitting there: segment, chunks known and resumable."""
-        node, num_known, num_resumable = self._root, 0, 0
-        while num_known < len(keys):
-            child = node.children.get(keys[num_known])
-            if child is None:
-                break
-            shared = _num_shared(child.keys, keys, num_known)
-            if shared < len(child.keys):
-                node, num_known = self._split(child, shared), num_known + shared
-                break
-            node, num_known = child, num_known + shared
-            num_resumable = num_known
-        return node, num_known, num_resumable
-
-    def _split(self, segment: Segment, length: int) -> Segment:
-        """Cut ``segment`` after ``length`` chunks; the upper part."""
-        parent = segment.parent
-        assert parent is not None
-        upper = Segment(segment.keys[:length], parent)
-        parent.children[upper.keys[0]] = upper
-        segment.keys = segment.keys[length:]
-        segment.parent = upper
-        upper.children[segment.keys[0]] = segment
+    def _split(self, run: Run, length: int) -> Run:
         self._used_bytes += self._checkpoint_bytes
-        return upper
+        return run.split(length)
 
-    def _grow(self, parent: Segment, keys: list[bytes]) -> Segment:
+    def _grow(self, parent: Run, keys: list[bytes]) -> Run:
         """Add chunks below ``parent``; those that were here before know their past."""
         self._policy.remove(parent)
         pasts = [self._ghosts.returns(key) for key in keys]
@@ -122,11 +80,10 @@ class ShadowCache:
                 parent.remember(past)
         return parent
 
-    def _append(self, parent: Segment, keys: list[bytes]) -> Segment:
-        child = parent.children[keys[0]] = Segment(keys, parent)
+    def _append(self, parent: Run, keys: list[bytes]) -> Run:
         self._num_chunks += len(keys)
         self._used_bytes += len(keys) * self._chunk_bytes + self._checkpoint_bytes
-        return child
+        return parent.append(keys)
 
     def _evict_one(self) -> bool:
         """Let the end of a leaf go; False if only the running prompt is left."""
@@ -142,29 +99,21 @@ class ShadowCache:
             self._drop(leaf)
         return True
 
-    def _drop(self, leaf: Segment) -> None:
+    def _drop(self, leaf: Run) -> None:
         self._policy.remove(leaf)
-        parent = leaf.parent
-        assert parent is not None
-        del parent.children[leaf.keys[0]]
         self._leave(leaf, len(leaf.keys))
         self._used_bytes -= self._checkpoint_bytes
+        parent = leaf.drop()
         parent.take_over(leaf)
         if not parent.children and parent.keys:
             self._policy.add(parent)
 
-    def _leave(self, leaf: Segment, num_chunks: int) -> None:
+    def _leave(self, leaf: Run, num_chunks: int) -> None:
         """So many chunks at the end of ``leaf`` go."""
         self._num_chunks -= num_chunks
         self._used_bytes -= num_chunks * self._chunk_bytes
         most = GHOSTS_PER_NODE * self._num_chunks
         self._ghosts.leave(leaf.keys[-num_chunks:], leaf, most)
-
-
-def _num_shared(known: Sequence[bytes], keys: Sequence[bytes], first: int) -> int:
-    """How far two runs agree; by halving, since a key stands for all before it."""
-    most = min(len(known), len(keys) - first)
-    return num_leading(1, most, lambda n: known[n - 1] == keys[first + n - 1])
 
 
 def _past_of(chunk: tuple[Past | None, bytes]) -> Past | None:

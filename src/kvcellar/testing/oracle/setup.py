@@ -33,7 +33,8 @@ class OracleOptions:
         eviction_policy: one of ``config.EVICTION_POLICIES``.
         admission: one of ``config.ADMISSIONS``.
         placement: one of ``config.PLACEMENTS``.
-        superseded_first: whether replaced checkpoints go before everything else.
+        superseded_first: whether replaced checkpoints go before everything else; None
+            leaves it to the policy.
         is_followed: whether KV events are sent, and believed.
         seconds_per_byte: that copies are said to take; decides whether to load.
     """
@@ -52,7 +53,7 @@ class OracleOptions:
     eviction_policy: str = "lru"
     admission: str = "all"
     placement: str = "geometric"
-    superseded_first: bool = True
+    superseded_first: bool | None = None
     is_followed: bool = False
     seconds_per_byte: float = 0.0
 
@@ -75,7 +76,7 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         "eviction_policy": rng.choice(["lru", "lru", *EVICTION_POLICIES]),
         "admission": rng.choice(["all", "all", "all", *ADMISSIONS]),
         "placement": rng.choice(["geometric", "geometric", *PLACEMENTS]),
-        "superseded_first": rng.random() < 0.8,
+        "superseded_first": rng.choice((None, None, True, False)),
         "is_followed": rng.random() < 0.5,
         "seconds_per_byte": rng.choice([0.0, 0.0, 1e-8, 1e-6]),
     }
@@ -87,20 +88,27 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
     return replace(options, **choices)
 
 
+def _extra_config(options: OracleOptions, host_bytes: int) -> dict[str, object]:
+    """What the user of such an engine would write."""
+    extra: dict[str, object] = {
+        "host_memory": host_bytes,
+        "mode": options.mode,
+        "eviction_policy": options.eviction_policy,
+        "admission": options.admission,
+        "placement": options.placement,
+    }
+    if options.superseded_first is not None:
+        extra["superseded_first"] = options.superseded_first
+    return extra
+
+
 def make_oracle(options: OracleOptions) -> Oracle:
     """Plan the layout, start both halves of the connector and the scheduler."""
     probe = build(options.layout, extra_config={})
     host_bytes = round(options.host_prompts * prompt_bytes(probe))
     layout = build(
         options.layout,
-        extra_config={
-            "host_memory": host_bytes,
-            "mode": options.mode,
-            "eviction_policy": options.eviction_policy,
-            "admission": options.admission,
-            "placement": options.placement,
-            "superseded_first": options.superseded_first,
-        },
+        extra_config=_extra_config(options, host_bytes),
         device_prompts=options.device_prompts,
         async_scheduling=options.async_scheduling,
         hash_divisor=options.hash_divisor,

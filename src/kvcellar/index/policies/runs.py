@@ -1,0 +1,92 @@
+"""A radix tree of prompts: runs of chunks that have always been used together.
+
+What shadow caches and the statistics of reuse stand on. A prompt costs a few steps
+however long it is, since a key stands for all before it and a run is compared by
+halving.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kvcellar.index.evictable import Evictable
+from kvcellar.index.halving import num_leading
+
+
+class Run(Evictable):
+    """Chunks with one history.
+
+    Attributes:
+        keys: the chunks' keys, in order.
+        children: by their first key.
+        depth: chunks from the root to its end.
+        epoch: number that its user gives to the time of its latest use.
+    """
+
+    __slots__ = ("children", "epoch", "keys", "parent")
+
+    def __init__(self, keys: list[bytes], parent: "Run | None") -> None:
+        if parent is None:
+            super().__init__(0, 0.0)
+        else:
+            super().__init__(parent.depth + len(keys), parent.last_use)
+        self.keys = keys
+        self.parent = parent
+        self.children: dict[bytes, Run] = {}
+        self.epoch = 0
+
+    def path(self) -> "Iterator[Run]":
+        """This run and those above it, the root left out."""
+        run = self
+        while run.parent is not None:
+            yield run
+            run = run.parent
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is in the tree, and not its root."""
+        parent = self.parent
+        return parent is not None and parent.children.get(self.keys[0]) is self
+
+    def append(self, keys: list[bytes]) -> "Run":
+        """A new run below this one."""
+        child = self.children[keys[0]] = Run(keys, self)
+        return child
+
+    def drop(self) -> "Run":
+        """Leave the tree; the parent."""
+        assert self.parent is not None
+        del self.parent.children[self.keys[0]]
+        return self.parent
+
+    def split(self, length: int) -> "Run":
+        """Cut it after ``length`` chunks; the upper part, which has no history yet."""
+        assert self.parent is not None
+        upper = self.parent.append(self.keys[:length])
+        self.keys = self.keys[length:]
+        self.parent = upper
+        upper.children[self.keys[0]] = self
+        return upper
+
+
+def find(root: Run, keys: Sequence[bytes]) -> tuple[Run, int]:
+    """How far a path is known.
+
+    Returns:
+        The run in which the known part ends, and how many of that run's chunks belong
+        to it; all of them, unless the path leaves inside.
+    """
+    run, num_known = root, 0
+    while num_known < len(keys):
+        child = run.children.get(keys[num_known])
+        if child is None:
+            break
+        shared = _num_shared(child.keys, keys, num_known)
+        if shared < len(child.keys):
+            return child, shared
+        run, num_known = child, num_known + shared
+    return run, len(run.keys)
+
+
+def _num_shared(known: Sequence[bytes], keys: Sequence[bytes], first: int) -> int:
+    """How far two runs agree."""
+    most = min(len(known), len(keys) - first)
+    return num_leading(1, most, lambda n: known[n - 1] == keys[first + n - 1])
