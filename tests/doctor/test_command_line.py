@@ -6,9 +6,15 @@ import shlex
 
 import pytest
 
-from kvcellar.config import Settings
+from kvcellar.config import SETTING_KEYS, Settings
+from kvcellar.doctor.checks.serving import SHARED_NAMES
 from kvcellar.doctor.command_line import read_command_line, with_config_file
-from kvcellar.doctor.numbers import NUMBER_OPTIONS, parse_number, read_number
+from kvcellar.doctor.numbers import (
+    NUMBER_OPTIONS,
+    parse_number,
+    read_number,
+    wrong_number,
+)
 from kvcellar.doctor.transfer import read_transfer
 from kvcellar.errors import ConfigError
 from kvcellar.serve.arguments import has_option, option_parts, option_value
@@ -169,35 +175,48 @@ def test_numbers_are_read_as_vllm_reads_them(name, text, expected):
     assert expected == read_number([name, text], name)
 
 
-def test_numbers_agree_with_vllms_own_reader():
-    """Every text that vLLM's reader takes means the same here, the others nothing."""
-    utils = pytest.importorskip("vllm.utils.argparse_utils")
-    option = OPTION["--max-model-len"]
-    for text in (
-        "1",
-        "7k",
-        "7K",
-        "2M",
-        "2m",
-        "3g",
-        "1G",
-        "1T",
-        "1.5k",
-        "x",
-        "1.5K",
-        "k",
-    ):
-        try:
-            theirs = utils.human_readable_int(text)
-        except (argparse.ArgumentTypeError, ValueError):
-            theirs = None
-        assert theirs == parse_number(text, option), text
+TEXTS = (
+    *("1", "16", "0", "-1", "+4", " 4", "1_000", "1k", "1K", "2.5k", "1.5K", "1g"),
+    *("3T", "auto", "None", "none", "x", "1.0", "k", ""),
+)
 
 
-def test_options_exist_in_vllm():
-    """Every number option is one of vLLM's, under all names given here."""
+@pytest.fixture(scope="module")
+def engines_options():
+    """vLLM's own options, by every name they have."""
     arg_utils = pytest.importorskip("vllm.engine.arg_utils")
     parsers = pytest.importorskip("vllm.utils.argparse_utils")
     parser = arg_utils.AsyncEngineArgs.add_cli_args(parsers.FlexibleArgumentParser())
-    known = {name for action in parser._actions for name in action.option_strings}
-    assert set() == {n for option in NUMBER_OPTIONS for n in option.names} - known
+    return {
+        name: action for action in parser._actions for name in action.option_strings
+    }
+
+
+@pytest.mark.parametrize("option", NUMBER_OPTIONS, ids=lambda option: option.names[0])
+def test_numbers_agree_with_vllms_own_reader(engines_options, option):
+    """What vLLM takes is taken here with the same meaning, unless it is too small."""
+    for text in TEXTS:
+        try:
+            theirs = engines_options[option.names[0]].type(text)
+        except (argparse.ArgumentTypeError, ValueError):
+            theirs = "refused"
+        if isinstance(theirs, int) and theirs < option.smallest:
+            # vLLM's later checks refuse it, but for a length of -1, its word for auto.
+            theirs = None if text in option.words else "refused"
+        expected = theirs if isinstance(theirs, int) else None
+        is_wrong = wrong_number([f"{option.names[0]}={text}"], option) is not None
+        assert (expected, theirs == "refused") == (parse_number(text, option), is_wrong)
+
+
+def test_options_have_vllms_names(engines_options):
+    """Every number option is one of vLLM's, under all names given here."""
+    names = {name for option in NUMBER_OPTIONS for name in option.names}
+    assert set() == names - set(engines_options)
+
+
+def test_settings_are_no_options_of_vllm_but_the_one_known(engines_options):
+    """No option of vLLM is refused for bearing the name of a setting of ours."""
+    alike = {
+        key for key in SETTING_KEYS if f"--{key.replace('_', '-')}" in engines_options
+    }
+    assert alike == SHARED_NAMES

@@ -120,10 +120,17 @@ _NUMBERS = (
 )
 
 
+_LEFT_OPEN = (  # vLLM reads these as no number at all
+    ("--max-model-len", "-1"),
+    ("--kv-cache-memory-bytes", ""),
+    ("--num-gpu-blocks-override", ""),
+)
+
+
 def _wrong_numbers():
     for option in _NUMBERS:
         for value in ("0", "-1", "two", "1.5", ""):
-            if (option, value) != ("--max-model-len", "-1"):  # vLLM reads it as "auto"
+            if (option, value) not in _LEFT_OPEN:
                 yield Wrong((f"{option}={value}",), (f"{option}={value}",))
     for short in ("-tp", "-pp", "-dp", "-n"):
         yield Wrong((short, "many"), ("=many",))

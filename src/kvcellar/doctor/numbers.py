@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kvcellar.serve.arguments import has_option, option_value
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)")
-_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT])")
+_DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -19,7 +19,7 @@ class NumberOption:
         names: the long name, then the short one if there is one.
         smallest: the least value that makes sense.
         has_suffixes: whether ``32k`` is read.
-        words: what else is read, such as ``"auto"``.
+        words: what else is read and stands for no number, such as ``"auto"``.
     """
 
     names: tuple[str, ...]
@@ -27,6 +27,8 @@ class NumberOption:
     has_suffixes: bool = False
     words: tuple[str, ...] = ()
 
+
+_NONE = ("None", "")  # an option left open; Source: optional_type in arg_utils.py
 
 # Source: engine/arg_utils.py and human_readable_int, vLLM 0.32.
 NUMBER_OPTIONS = (
@@ -41,12 +43,10 @@ NUMBER_OPTIONS = (
     NumberOption(("--max-num-seqs",)),
     NumberOption(("--max-num-batched-tokens",), has_suffixes=True),
     NumberOption(("--block-size",)),
-    NumberOption(("--kv-cache-memory-bytes",), has_suffixes=True),
-    NumberOption(("--num-gpu-blocks-override",)),
-    NumberOption(("--prefix-match-unit",)),
-    NumberOption(
-        ("--prefix-cache-retention-interval",), smallest=0, words=("None", "none")
-    ),
+    NumberOption(("--kv-cache-memory-bytes",), has_suffixes=True, words=_NONE),
+    NumberOption(("--num-gpu-blocks-override",), words=_NONE),
+    NumberOption(("--prefix-match-unit",), words=_NONE),
+    NumberOption(("--prefix-cache-retention-interval",), smallest=0, words=_NONE),
 )
 _BY_NAME = {option.names[0]: option for option in NUMBER_OPTIONS}
 
@@ -60,15 +60,28 @@ def read_number(arguments: Sequence[str], name: str) -> int | None:
 
 def parse_number(text: str, option: NumberOption) -> int | None:
     """The number that ``text`` stands for; None if it is none that makes sense."""
+    value = _plain(text)
+    if value is None and option.has_suffixes:
+        value = _with_suffix(text)
+    return value if value is not None and value >= option.smallest else None
+
+
+def _plain(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _with_suffix(text: str) -> int | None:
+    """A fraction is read before a decimal suffix only, as in vLLM."""
     match = _COUNT.fullmatch(text.strip())
-    if match is None or (match.group(2) and not option.has_suffixes):
+    if match is None:
         return None
     digits, suffix = match.groups()
-    if suffix in _BINARY or not suffix:
-        value = int(digits) * _BINARY.get(suffix, 1) if digits.isdecimal() else -1
-    else:
-        value = int(float(digits) * _DECIMAL[suffix])
-    return value if value >= option.smallest else None
+    if suffix in _DECIMAL:
+        return int(float(digits) * _DECIMAL[suffix])
+    return int(digits) * _BINARY[suffix] if digits.isdecimal() else None
 
 
 def wrong_number(arguments: Sequence[str], option: NumberOption) -> str | None:

@@ -71,7 +71,7 @@ def find_retention(facts: Facts) -> Iterator[Finding]:
             "vLLM wants a multiple of its scheduler block",
             f"use {-(-interval // block) * block}, or leave it out",
         )
-    elif text in ("None", "none"):
+    elif text == "None":
         yield note(
             f"{_INTERVAL}={text} keeps every window block on the device",
             "they push older prompts out; kvcellar places its checkpoints itself and "

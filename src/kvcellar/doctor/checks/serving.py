@@ -11,8 +11,9 @@ from kvcellar.errors import ConfigError
 from kvcellar.serve.address import address_of, is_free
 from kvcellar.serve.model import model_problem
 
-# Keys of ours that are vLLM's options too, with another meaning.
-_SHARED_NAMES = frozenset({"block_size"})
+SHARED_NAMES = frozenset({"block_size"})
+"""Keys of ours that are vLLM's options too, with another meaning."""
+
 _WRITTEN_BY_SERVE = {
     "--model": (
         "the model is the first argument of serve",
@@ -62,7 +63,7 @@ def find_options(facts: Facts) -> Iterator[Finding]:
             "vLLM would put its own offloading in the place of kvcellar",
             "leave it out; host memory is set by --host-memory or host_memory",
         )
-    for key in sorted(SETTING_KEYS - _SHARED_NAMES):
+    for key in sorted(SETTING_KEYS - SHARED_NAMES):
         option = f"--{key.replace('_', '-')}"
         if any(
             word.partition("=")[0].replace("_", "-") == option
