@@ -101,8 +101,8 @@ def find_rounding(facts: Facts) -> Iterator[Finding]:
     level = warning if unused > _ROUNDING_WARNED else note
     yield level(
         words,
-        f"{unused:.0%} is left unused, a rest too small for this model's cells; no more "
-        "than asked is ever taken",
+        f"{unused:.0%} is left unused, a rest too small for this model's cells; no "
+        "more than asked is ever taken",
         "give more host_memory: the loss shrinks with size",
     )
 
