@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kvcellar.core.actions import BlockCopies
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.events import BlockTables
-from kvcellar.core.origin import Origin
+from kvcellar.core.origin import Content, Origin
 from kvcellar.core.record import StoreRecord
 from kvcellar.index.announcements import Notice
 from kvcellar.index.cells import Cell
@@ -70,7 +70,8 @@ class StorePlan:
         if cells is None:
             self.refusal = MissReason.NO_ROOM
             return None
-        self._describe(cells, parent.depth)
+        if self._content is not None:
+            self._describe(self._content, cells, parent.depth)
         key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]
         node = self._index.add_chunk(parent, key, tuple(cells))
         node.priority = self._priority
@@ -133,14 +134,12 @@ class StorePlan:
             sources.append(blocks)
         return sources
 
-    def _describe(self, cells: Sequence[Cell], depth: int) -> None:
+    def _describe(self, content: Content, cells: Sequence[Cell], depth: int) -> None:
         """Let followers know what the chunk at ``depth`` will hold."""
-        if self._content is None:
-            return
         for cell in cells:
             num_blocks = self._blocks_per_cell[cell.position]
             blocks = range(depth * num_blocks, (depth + 1) * num_blocks)
-            cell.notice = Notice(self._content.describe(cell.position, blocks))
+            cell.notice = Notice(content.describe(cell.position, blocks))
 
     def _checkpoint_cell(
         self, position: int, block: int, filled: list[_Filled]

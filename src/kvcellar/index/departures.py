@@ -44,15 +44,19 @@ class Departures:
         self._noted: OrderedDict[bytes, Departure] = OrderedDict()
         self._now = 0.0
         self._request_id = ""
+        self._latest: Departure | None = None
 
     def begin(self, now: float, request_id: str) -> None:
         """What is noted from here on happens now, for a request's sake."""
         self._now, self._request_id = now, request_id
+        self._latest = None
 
     def note(self, key: bytes, reason: MissReason) -> None:
         """A chunk has left, or was computed and not stored."""
-        noted = self._noted
-        noted[key] = Departure(reason, self._now, self._request_id)
+        noted, latest = self._noted, self._latest
+        if latest is None or latest.reason is not reason:  # mostly many in a row
+            latest = self._latest = Departure(reason, self._now, self._request_id)
+        noted[key] = latest
         noted.move_to_end(key)
         if len(noted) > self._most:
             noted.popitem(last=False)

@@ -70,6 +70,10 @@ class Index:
         self.dead = dead
         self.chunk_tokens = rules.layout.chunk_tokens
         self.hashes_per_chunk = self.chunk_tokens // rules.layout.hash_block_tokens
+        self._hashes_per_block = [
+            group.tokens_per_block // rules.layout.hash_block_tokens
+            for group in rules.layout.groups
+        ]
         self.nodes: dict[bytes, Node] = {}
         self.detached: set[Node] = set()
         self.epoch = 0
@@ -193,9 +197,7 @@ class Index:
         self, position: int, block: int, hashes: Sequence[bytes]
     ) -> tuple[int, bytes]:
         """What checkpoints that need the same block find its cell by."""
-        layout = self.rules.layout
-        end = (block + 1) * layout.groups[position].tokens_per_block
-        return position, hashes[end // layout.hash_block_tokens - 1]
+        return position, hashes[(block + 1) * self._hashes_per_block[position] - 1]
 
     def borrow_checkpoint(self, node: Node, hashes: Sequence[bytes]) -> None:
         """Make ``node`` a resume point if its neighbours hold all that it needs.

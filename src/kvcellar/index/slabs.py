@@ -93,7 +93,8 @@ class SlabAllocator:
     def free(self, cell: Cell) -> None:
         """Give a cell back; its slab becomes empty with its last cell."""
         class_id = self.geometry.class_of[cell.position]
-        slab, slot = self._locate(class_id, cell.number)
+        number, slot = divmod(cell.number, self._cells_per_slab[class_id])
+        slab = self._slabs[class_id][number]
         if slab.cells[slot] is not cell:
             raise InvariantError(f"{cell!r} is freed but its slab does not hold it")
         self._vacate(class_id, slab, slot)
@@ -155,10 +156,6 @@ class SlabAllocator:
         self._num_free[class_id] += num_cells
         self._slabs[class_id][slab.number] = slab
         self._partial[class_id][slab.number] = slab
-
-    def _locate(self, class_id: int, number: int) -> tuple[_Slab, int]:
-        slab_number, slot = divmod(number, self._cells_per_slab[class_id])
-        return self._slabs[class_id][slab_number], slot
 
     def _vacate(self, class_id: int, slab: _Slab, slot: int) -> None:
         slab.cells[slot] = None
