@@ -17,10 +17,18 @@ from kvcellar.bench.run import BenchRequest, run_bench
 from kvcellar.bench.serving import PrefillPoint, ServingSpeed
 from kvcellar.bench.table import table_of
 from kvcellar.bench.words import lengths_of, page_sizes_of
-from kvcellar.device.trial import TrialShape, device_problem, open_trial
+from kvcellar.device.trial import (
+    TrialShape,
+    device_problem,
+    on_accelerator,
+    open_trial,
+)
 from kvcellar.errors import ConfigError
+from kvcellar.layout.host import plan_geometry
 from kvcellar.layout.models import model_layout
 from kvcellar.replay.presets_choice import COST_NAMES, CostChoice, choose_costs
+from kvcellar.testing.fake_driver import FakeDriver
+from kvcellar.tiers.memory import HostMemory
 from kvcellar.transfer.jobs import Direction
 
 KIB = 1024
@@ -48,6 +56,23 @@ def test_a_trial_copies_every_byte_of_its_job():
         assert len(copy.device_blocks) * shape.block_bytes == num_bytes
         other = trial.job(Direction.STORE, seed=2).copies[0]
         assert list(copy.device_blocks) != list(other.device_blocks)
+
+
+def test_a_trial_on_an_accelerator_locks_host_memory_and_gives_it_back():
+    """By the code that serves there; the fake one counts what is asked of it."""
+    shape = TrialShape(page_bytes=KIB, cache_bytes=2**18)
+    cache = np.full(shape.cache_bytes, 2, dtype=np.uint8)
+    driver = FakeDriver()
+    driver.add_device_memory(int(cache.ctypes.data), cache.nbytes)
+    with HostMemory(plan_geometry(shape.layout(), shape.cache_bytes)) as memory:
+        memory.array[:] = 1
+        with on_accelerator(shape, memory, int(cache.ctypes.data), driver) as trial:
+            assert memory.num_bytes <= trial.pinned_bytes
+            job = trial.job(Direction.LOAD, seed=1)
+            num_bytes = trial.device.copy(job, trial.device.fence())
+            assert num_bytes == int((cache == 1).sum()) == shape.cache_bytes // 2
+        names = [call.name for call in driver.calls]
+        assert names.count("register") == names.count("unregister") > 0
 
 
 def test_speed_is_the_median_of_rounds_after_the_first():

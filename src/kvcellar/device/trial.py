@@ -2,13 +2,18 @@
 
 import contextlib
 import importlib
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kvcellar.device.cpu import CpuDevice
+from kvcellar.device.cuda import CudaDevice
 from kvcellar.device.device import Device
+from kvcellar.device.driver import Driver
+from kvcellar.device.pieces import cut_pieces
+from kvcellar.device.pinning import PinnedMemory
 from kvcellar.device.regions import PageTensor, Region, regions_from_tensors
 from kvcellar.errors import ConfigError
 from kvcellar.layout.groups import CacheLayout, plain_layout
@@ -96,25 +101,19 @@ def open_trial(kind: str, shape: TrialShape) -> Iterator[Trial]:
     problem = device_problem(kind)
     if problem is not None:
         raise ConfigError(f"device={kind!r} cannot be measured: {problem}")
-    layout = shape.layout()
-    geometry = plan_geometry(layout, shape.cache_bytes)
-    with HostMemory(geometry) as memory:
+    with HostMemory(plan_geometry(shape.layout(), shape.cache_bytes)) as memory:
         memory.array[:] = 1
         if kind == "cpu":
             cache = np.full(shape.cache_bytes, 2, dtype=np.uint8)  # alive until the end
-            device = CpuDevice(
-                layout,
-                geometry,
-                shape.regions(int(cache.ctypes.data)),
-                num_blocks=shape.num_blocks,
-                host_address=memory.address,
-            )
-            yield Trial(device, "cpu", shape, num_host_blocks(geometry))
+            yield _on_processor(shape, memory, int(cache.ctypes.data))
             return
-        # By name: nothing but this may load torch.
+        # By name: who measures only the processor must not load torch.
         graphics = importlib.import_module("kvcellar.device.trial_gpu")
-        with graphics.open_gpu_trial(shape, layout, geometry, memory) as trial:
-            yield trial
+        with (
+            graphics.open_gpu(shape, memory) as (address, driver, name),
+            on_accelerator(shape, memory, address, driver) as trial,
+        ):
+            yield replace(trial, name=name)
 
 
 def device_problem(kind: str) -> str | None:
@@ -136,6 +135,52 @@ def device_problem(kind: str) -> str | None:
     return None
 
 
-def num_host_blocks(geometry: HostGeometry) -> int:
-    """Blocks that host memory holds."""
+def _on_processor(shape: TrialShape, memory: HostMemory, address: int) -> Trial:
+    geometry = plan_geometry(shape.layout(), shape.cache_bytes)
+    device = CpuDevice(
+        shape.layout(),
+        geometry,
+        shape.regions(address),
+        num_blocks=shape.num_blocks,
+        host_address=memory.address,
+    )
+    return Trial(device, "cpu", shape, _num_host_blocks(geometry))
+
+
+@contextlib.contextmanager
+def on_accelerator(
+    shape: TrialShape, memory: HostMemory, address: int, driver: Driver
+) -> Iterator[Trial]:
+    """Lock all of host memory, and copy on the driver's streams until the block ends.
+
+    Args:
+        address: of the cache, in the accelerator's memory.
+
+    Raises:
+        DeviceError: the driver refuses.
+    """
+    geometry = plan_geometry(shape.layout(), shape.cache_bytes)
+    driver.attach_thread()
+    pinned = PinnedMemory(cut_pieces(memory.address, geometry))
+    started = time.perf_counter()
+    for piece in range(pinned.num_pieces):
+        pinned.pin(driver, piece)
+    pin_seconds = time.perf_counter() - started
+    device = CudaDevice(
+        shape.layout(),
+        geometry,
+        shape.regions(address),
+        num_blocks=shape.num_blocks,
+        memory=pinned,
+        driver=driver,
+    )
+    num_blocks, num_bytes = _num_host_blocks(geometry), pinned.pinned_bytes
+    try:
+        yield Trial(device, "cuda", shape, num_blocks, num_bytes, pin_seconds)
+    finally:
+        device.close()
+        pinned.unpin_all(driver)
+
+
+def _num_host_blocks(geometry: HostGeometry) -> int:
     return geometry.num_slabs * geometry.classes[0].cells_per_slab
