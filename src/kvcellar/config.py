@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_HOST_MEMORY_BYTES = 8 * 2**30  # the default of vLLM's own connector
 DEFAULT_SPACED_SHARE = 0.25
 DEFAULT_LEASE_SHARE = 0.25
+TENANT_NAMES = ("cache_salt", "tag")
 EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "lhd", "adaptive")
 ADMISSIONS = ("all", "second-touch")
 PLACEMENTS = ("geometric", "fixed", "junctions", "turn-end", "prompt-end")
@@ -87,6 +88,9 @@ class Settings:
         spaced_checkpoint_share: bytes of the checkpoints inside a long prefill, as a
             share of the bytes of its chunks; 0 for no such checkpoints. Eager mode.
         lease_share: most host memory, as a share, that requests may keep by a lease.
+        tenant_share: most host memory, as a share, that one tenant's requests may fill;
+            None for no bound.
+        tenant_by: what names the tenant of a request; one of ``TENANT_NAMES``.
         dead_state: whether state that no resumed layer reads is left out, on the
             models for which that is proven.
         status_socket: whether the engine answers ``kvcellar why``, ``top`` and
@@ -110,6 +114,8 @@ class Settings:
     decode_checkpoint_tokens: int | None = None
     spaced_checkpoint_share: float = DEFAULT_SPACED_SHARE
     lease_share: float = DEFAULT_LEASE_SHARE
+    tenant_share: float | None = None
+    tenant_by: str = "cache_salt"
     dead_state: bool = True
     status_socket: bool = True
 
@@ -340,6 +346,8 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
     "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
     "spaced_checkpoint_share": ("spaced_checkpoint_share", _share),
     "lease_share": ("lease_share", _fraction),
+    "tenant_share": ("tenant_share", _fraction),
+    "tenant_by": ("tenant_by", _one_of(*TENANT_NAMES)),
 }
 
 SETTING_KEYS = frozenset(_KEYS)

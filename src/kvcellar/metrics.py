@@ -290,6 +290,11 @@ _TABLE = (
         "Leases that were not given, since they would have gone beyond lease_share.",
     ),
     Metric(
+        "kvcellar_tenant_refusals_total",
+        "Chunks or checkpoints not stored since a tenant's share was full of what its "
+        "running requests and leases hold.",
+    ),
+    Metric(
         "kvcellar_bad_controls_total",
         "Controls in kv_transfer_params that could not be read, and were left out.",
     ),

@@ -42,6 +42,8 @@ VALID: dict[str, object] = {
     "decode_checkpoint_tokens": 1024,
     "spaced_checkpoint_share": 0.5,
     "lease_share": 0.5,
+    "tenant_share": 0.5,
+    "tenant_by": "tag",
 }
 BYTE_KEYS = [key for key in VALID if "memory" in key or "bytes" in key]
 SWITCH_KEYS = [
@@ -56,7 +58,7 @@ INT_KEYS = [
     for key, value in VALID.items()
     if key not in BYTE_KEYS + SWITCH_KEYS and isinstance(value, int)
 ]
-NAME_KEYS = ["mode", "eviction_policy", "placement", "admission"]
+NAME_KEYS = ["mode", "tenant_by", "eviction_policy", "placement", "admission"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +135,8 @@ def test_own_keys_fill_their_settings() -> None:
         "store_decoded": False,
         "spaced_checkpoint_share": 1,
         "lease_share": 1,
+        "tenant_share": 0.125,
+        "tenant_by": "tag",
     }
     expected = Settings(
         host_memory_bytes=4 * GIB,
@@ -146,6 +150,8 @@ def test_own_keys_fill_their_settings() -> None:
         store_decoded=False,
         spaced_checkpoint_share=1.0,
         lease_share=1.0,
+        tenant_share=0.125,
+        tenant_by="tag",
     )
     assert expected == settings_from_extra_config(extra)
     spacing = settings_from_extra_config({"decode_checkpoint_tokens": 1024})
@@ -283,7 +289,11 @@ JUNK = st.one_of(
 
 
 def _is_a_share(key: str, value: object) -> bool:
-    most = {"spaced_checkpoint_share": math.inf, "lease_share": 1.0}.get(key, -1.0)
+    most = {
+        "spaced_checkpoint_share": math.inf,
+        "lease_share": 1.0,
+        "tenant_share": 1.0,
+    }.get(key, -1.0)
     return isinstance(value, float) and 0 <= value <= most and value < math.inf
 
 

@@ -62,8 +62,10 @@ def test_followers_believe_what_can_be_loaded(name, memory, failing):
             engine.failing = {failing} if failing and rng.random() < 0.2 else set()
             workload.step()
             engine.listen()
-            ready = {c.notice.content for c in engine.cells(only_ready=True)}
-            there = {c.notice.content for c in engine.cells(only_ready=False)}
+            notices = engine.announcements.notices
+            ready = {notices[c].content for c in engine.cells(only_ready=True)}
+            there = {notices[c].content for c in engine.cells(only_ready=False)}
+            assert ready <= there == {n.content for n in notices.values()}
             assert ready <= engine.believed <= there
         engine.failing = set()
         assert_nothing_leaks(engine)

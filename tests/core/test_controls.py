@@ -184,3 +184,20 @@ def test_low_priority_makes_room_for_high(policy):
     for number in range(60):
         run(engine, f"r{number}", prompt(engine, 5, first=2 + number), priority=-1)
     assert 2 * engine.layout.chunk_tokens == run(engine, "again", precious)
+
+
+@pytest.mark.parametrize("name", ["full", "gemma", "deepseek-v4-like"])
+def test_a_tenant_that_floods_leaves_the_others_their_prompts(name):
+    """Sixty prompts of one tenant: another's, older than all, is found whole."""
+    engine = make_engine(name, "tight", tenant_share=0.5)
+    tokens = prompt(engine, 2)
+    run(engine, "quiet", tokens)
+    for number in range(60):
+        flood = prompt(engine, 2, first=2 + number)
+        request = engine.start(f"r{number}", flood, tenant="loud")
+        engine.compute(request, len(flood))
+        engine.finish(request)
+        engine.run_jobs()
+        check_index(engine.offloader.index)
+    assert engine.offloader.index.counters.evicted_chunks
+    assert 2 * engine.layout.chunk_tokens == run(engine, "again", tokens)

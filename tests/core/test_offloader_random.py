@@ -26,12 +26,12 @@ def test_every_loaded_block_holds_its_prefix(name, memory):
         assert_nothing_leaks(engine)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.9])
+@pytest.mark.parametrize("share", [0.2, 0.9])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_controls_never_make_a_wrong_load_or_a_leak(name, share):
-    """With wishes of every kind drawn at random, leases stay within their share."""
+    """With wishes of every kind, and tenants, leases and tenants keep their shares."""
     for seed in range(6):
-        engine = make_engine(name, "tight", lease_share=share)
+        engine = make_engine(name, "tight", lease_share=share, tenant_share=share)
         workload = Workload(engine, random.Random(seed), has_controls=True)
         for _ in range(150):
             workload.step()

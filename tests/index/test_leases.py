@@ -9,6 +9,7 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.errors import InvariantError
 from kvcellar.index.checks import check_index
 from kvcellar.index.index import Index
+from kvcellar.index.limits import Limits
 from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.slabs import SlabAllocator
@@ -22,7 +23,7 @@ def make_index(name="full", *, chunks=100, most_chunks=50):
     slabs = SlabAllocator(plan_geometry(LAYOUTS[name], chunks * rules.chunk_bytes))
     live = PriorityClasses(LruPolicy())
     most = most_chunks * rules.chunk_bytes
-    return Index(rules, slabs, live, LruPolicy(), most_leased_bytes=most)
+    return Index(rules, slabs, live, LruPolicy(), limits=Limits(leased_bytes=most))
 
 
 def grow(index, parent, length, *, is_ready=True, priority=0):
@@ -72,7 +73,7 @@ def test_a_later_end_wins_and_an_earlier_one_changes_nothing():
     for until in (10.0, 30.0, 20.0):
         assert index.lease(end, until)
     index.end_leases(29.0)
-    assert 30.0 == end.lease_end
+    assert {end: 30.0} == index.leases.ends
     index.end_leases(30.0)
     check_index(index)
     assert 0 == index.leases.used_bytes
@@ -153,10 +154,10 @@ def test_the_check_sees_a_wrong_count():
         index.leases.used_bytes += 1
 
     def count(index, node):
-        node.parent.num_protected += 1
+        index.leases._num_protected[node.parent] += 1
 
     def forgotten(index, node):
-        node.lease_end = float("-inf")
+        del index.leases.ends[node]
 
     for fault in (byte, count, forgotten):
         index = make_index()

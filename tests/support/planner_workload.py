@@ -56,7 +56,10 @@ class Workload:
         new = [rng.randint(0, 3) for _ in range(rng.randint(1, self.length))]
         tokens = (shared + new)[: 6 * self.length]
         self.counter += 1
-        options = {"controls": drawn_controls(rng)} if self.has_controls else {}
+        options = {}
+        if self.has_controls:
+            options["controls"] = drawn_controls(rng)
+            options["tenant"] = rng.choice([None, "a", "b"])
         self.engine.start(
             f"r{self.counter}", tokens, accept=rng.random() < 0.9, **options
         )

@@ -28,11 +28,13 @@ class Arrived:
     Attributes:
         controls: its wishes.
         content: what its blocks hold; None if nobody follows.
+        tenant: name of who pays for what is stored; None if nobody is bounded.
     """
 
     request_id: str
     controls: RequestControls = NO_CONTROLS
     content: Content | None = None
+    tenant: str | None = None
 
 
 @dataclass(slots=True)

@@ -43,9 +43,9 @@ from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores, num_wanted_tokens
 from kvcellar.index.announcements import Announcements
 from kvcellar.index.index import Index
+from kvcellar.index.limits import Limits
 from kvcellar.index.node import Node
 from kvcellar.index.policies.choose import make_policy
-from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.slabs import CellMove, SlabAllocator
 from kvcellar.layout.groups import CacheLayout
@@ -76,10 +76,10 @@ class Offloader:
         self.index = Index(
             rules,
             self.slabs,
-            PriorityClasses(live),
+            live,
             LruPolicy(),
             superseded_first=settings.superseded_first,
-            most_leased_bytes=int(settings.lease_share * geometry.arena_bytes),
+            limits=_limits(settings, geometry.arena_bytes),
         )
         most_chunks = geometry.arena_bytes // max(rules.chunk_bytes, 1)
         self._admission = Admission(settings, most_chunks)
@@ -132,7 +132,10 @@ class Offloader:
     def _arrived(self, event: events.Arrived, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)
         record.controls = event.controls
-        record.origin = Origin(event.content, event.controls.priority)
+        if event.controls.priority:
+            self.index.use_priorities()
+        tenant = self.index.tenants.named(event.tenant)
+        record.origin = Origin(event.content, event.controls.priority, tenant)
         return []
 
     def _look_up(self, event: events.LookUp, now: float) -> list[actions.Action]:
@@ -381,3 +384,11 @@ class Offloader:
         job_id = next(self._job_ids)
         self.jobs[job_id] = job
         return job_id
+
+
+def _limits(settings: Settings, arena_bytes: int) -> Limits:
+    share = settings.tenant_share
+    return Limits(
+        leased_bytes=int(settings.lease_share * arena_bytes),
+        tenant_bytes=None if share is None else int(share * arena_bytes),
+    )

@@ -7,6 +7,8 @@ travels with them.
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvcellar.index.tenants import Tenant
+
 
 class Content(Protocol):
     """What a request's blocks hold, for those who follow from outside."""
@@ -28,10 +30,12 @@ class Origin:
     Attributes:
         content: what its blocks hold; None if nobody follows.
         priority: of the request; see ``Node``.
+        tenant: who pays; None if nobody is bounded.
     """
 
     content: Content | None = None
     priority: int = 0
+    tenant: Tenant | None = None
 
 
 PLAIN = Origin()

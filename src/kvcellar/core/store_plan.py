@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kvcellar.core.actions import BlockCopies
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.events import BlockTables
-from kvcellar.core.origin import Content, Origin
+from kvcellar.core.origin import Origin
 from kvcellar.core.record import StoreRecord
 from kvcellar.index.announcements import Notice
 from kvcellar.index.cells import Cell
@@ -40,6 +40,7 @@ class StorePlan:
         self._index = index
         self._content = origin.content
         self._priority = origin.priority
+        self._tenant = origin.tenant
         self._layout = index.rules.layout
         self._blocks_per_cell = index.cells.slabs.geometry.blocks_per_cell
         self._chunk_positions = index.rules.chunk_positions
@@ -71,10 +72,13 @@ class StorePlan:
             self.refusal = MissReason.NO_ROOM
             return None
         if self._content is not None:
-            self._describe(self._content, cells, parent.depth)
+            self._describe_chunk(cells, parent.depth)
         key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]
         node = self._index.add_chunk(parent, key, tuple(cells))
-        node.priority = self._priority
+        if self._priority:
+            node.priority = self._priority
+        if self._tenant is not None:
+            self._index.tenants.owners[node] = self._tenant
         self._filled += zip(cells, sources, strict=True)
         self.record.nodes.append(node)
         self._counters.stored_chunks += 1
@@ -134,12 +138,17 @@ class StorePlan:
             sources.append(blocks)
         return sources
 
-    def _describe(self, content: Content, cells: Sequence[Cell], depth: int) -> None:
-        """Let followers know what the chunk at ``depth`` will hold."""
+    def _describe_chunk(self, cells: Sequence[Cell], depth: int) -> None:
         for cell in cells:
             num_blocks = self._blocks_per_cell[cell.position]
-            blocks = range(depth * num_blocks, (depth + 1) * num_blocks)
-            cell.notice = Notice(content.describe(cell.position, blocks))
+            self._describe(cell, range(depth * num_blocks, (depth + 1) * num_blocks))
+
+    def _describe(self, cell: Cell, blocks: range) -> None:
+        """Note what followers are to be told of a cell."""
+        announcements = self._index.cells.announcements
+        if self._content is not None and announcements is not None:
+            content = self._content.describe(cell.position, blocks)
+            announcements.notices[cell] = Notice(content)
 
     def _checkpoint_cell(
         self, position: int, block: int, filled: list[_Filled]
@@ -153,13 +162,11 @@ class StorePlan:
         if not device_block:
             self._counters.stores_without_block += 1
             return None
-        cell = self._index.allocate(position)
+        cell = self._index.allocate(position, self._tenant)
         if cell is None:
             self._counters.stores_without_room += 1
             return None
-        if self._content is not None:
-            blocks = range(block, block + 1)
-            cell.notice = Notice(self._content.describe(position, blocks))
+        self._describe(cell, range(block, block + 1))
         self._index.cells.share(key, cell)
         filled.append((cell, [device_block]))
         return cell
@@ -167,7 +174,7 @@ class StorePlan:
     def _take(self, positions: Sequence[int]) -> list[Cell] | None:
         cells: list[Cell] = []
         for position in positions:
-            cell = self._index.allocate(position)
+            cell = self._index.allocate(position, self._tenant)
             if cell is None:
                 self._index.cells.release(cells)
                 self._counters.stores_without_room += 1

@@ -5,13 +5,10 @@ it is given back. So whatever is taken back was told of before. Nothing of this 
 unless somebody follows.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kvcellar.index.cells import Cell
+from kvcellar.index.cells import Cell
 
 
 @dataclass(slots=True, eq=False)
@@ -40,22 +37,27 @@ class Change:
 
 
 class Announcements:
-    """Collects changes until they are taken."""
+    """Collects changes until they are taken.
+
+    Attributes:
+        notices: by cell, of all that are held.
+    """
 
     def __init__(self) -> None:
+        self.notices: dict[Cell, Notice] = {}
         self._changes: list[Change] = []
 
-    def stored(self, cells: "Iterable[Cell]") -> None:
+    def stored(self, cells: Iterable[Cell]) -> None:
         """These cells can be loaded from now on; some may have been told of."""
         for cell in cells:
-            notice = cell.notice
+            notice = self.notices.get(cell)
             if notice is not None and not notice.is_announced:
                 notice.is_announced = True
                 self._changes.append(Change(is_stored=True, content=notice.content))
 
-    def removed(self, cell: "Cell") -> None:
+    def removed(self, cell: Cell) -> None:
         """This cell has been given back."""
-        notice = cell.notice
+        notice = self.notices.pop(cell, None)
         if notice is not None and notice.is_announced:
             self._changes.append(Change(is_stored=False, content=notice.content))
 

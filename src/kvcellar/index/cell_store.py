@@ -8,6 +8,7 @@ from kvcellar.index.slabs import CellMove, SlabAllocator
 
 if TYPE_CHECKING:
     from kvcellar.index.announcements import Announcements
+    from kvcellar.index.tenants import Tenant
 
 
 class CellStore:
@@ -16,12 +17,14 @@ class CellStore:
     Attributes:
         shared: checkpoint cells by what other checkpoints find them by.
         announcements: where comings and goings are noted; None if nobody follows.
+        payers: tenants that are bounded, by the cells that were taken for them.
     """
 
     def __init__(self, slabs: SlabAllocator) -> None:
         self.slabs = slabs
         self.shared: dict[Hashable, Cell] = {}
         self.announcements: Announcements | None = None
+        self.payers: dict[Cell, Tenant] = {}
         self._moves: list[list[CellMove]] = []
 
     def take(self, position: int) -> Cell | None:
@@ -32,6 +35,11 @@ class CellStore:
                 return None
             self._moves.append(moves)
         return cell
+
+    def cell_bytes(self, position: int) -> int:
+        """Payload bytes of one cell of the group at ``position``."""
+        geometry = self.slabs.geometry
+        return geometry.classes[geometry.class_of[position]].cell_bytes
 
     def share(self, key: Hashable, cell: Cell) -> None:
         """Let other checkpoints that need the same block find ``cell``."""
@@ -68,6 +76,8 @@ class CellStore:
                     del self.shared[key]
                 if self.announcements is not None:
                     self.announcements.removed(cell)
+                if self.payers and (tenant := self.payers.pop(cell, None)):
+                    tenant.used_bytes -= self.cell_bytes(cell.position)
                 self.slabs.free(cell)
 
     def take_moves(self) -> list[list[CellMove]]:

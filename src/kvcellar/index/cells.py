@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from kvcellar.index.announcements import Notice
-
 
 class Cell:
     """One group's payload for one unit: a chunk, or one block of a checkpoint.
@@ -21,18 +19,9 @@ class Cell:
         share_key: what other checkpoints find it by; None for chunk cells.
         has_landed: whether the copy that fills it has ended well.
         is_lost: whether the copy that should have filled it failed.
-        notice: what followers are told of it; None if nobody follows.
     """
 
-    __slots__ = (
-        "has_landed",
-        "is_lost",
-        "notice",
-        "number",
-        "position",
-        "refs",
-        "share_key",
-    )
+    __slots__ = ("has_landed", "is_lost", "number", "position", "refs", "share_key")
 
     def __init__(self, position: int, number: int) -> None:
         self.position = position
@@ -41,7 +30,6 @@ class Cell:
         self.share_key: Hashable | None = None
         self.has_landed = False
         self.is_lost = False
-        self.notice: Notice | None = None
 
     def __repr__(self) -> str:
         return f"Cell(position={self.position}, number={self.number}, refs={self.refs})"

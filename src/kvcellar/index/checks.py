@@ -4,13 +4,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kvcellar.errors import InvariantError
-from kvcellar.index.evictable import NEVER
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 from kvcellar.index.states import State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kvcellar.index.cells import Cell
+    from kvcellar.index.tenants import Tenant
 
 _LIVE = (State.STORING, State.STORED, State.READY)
 
@@ -63,10 +65,14 @@ def _check_resume_point(index: Index, node: Node, resumes_at: dict[Node, Node]) 
 
 
 def _check_evictable(index: Index, node: Node) -> None:
-    is_free = not node.pins and node.lease_end == NEVER
+    is_free = not node.pins and node not in index.leases.ends
     may_go = node.state is State.READY and is_free and node.is_leaf
     offered = _is_offered(index, node)
     _require(may_go == offered, node, f"{may_go=} but {offered=}")
+    owner = index.tenants.owners.get(node)
+    if owner is not None:
+        offered = node in owner.order
+        _require(may_go == offered, node, f"{may_go=} but its tenant says {offered}")
 
 
 def _is_offered(index: Index, node: Node) -> bool:
@@ -84,6 +90,7 @@ def _check_references(index: Index) -> None:
         if cell.refs != count:
             raise InvariantError(f"{cell!r} is held {count} times")
     _check_counts(index)
+    _check_tenants(index, held)
     classes = range(len(index.rules.layout.groups))
     used = {
         index.cells.slabs.geometry.class_of[p]: index.cells.slabs.num_used(p)
@@ -108,3 +115,15 @@ def _check_counts(index: Index) -> None:
         raise InvariantError(
             f"(checkpoints, pinned chunks) are {counted}, not {running}"
         )
+
+
+def _check_tenants(index: Index, held: "Iterable[Cell]") -> None:
+    """Every tenant pays for exactly the cells that were taken for it."""
+    used: Counter[Tenant] = Counter()
+    payers = index.cells.payers
+    for cell in held:
+        if cell in payers:
+            used[payers[cell]] += index.cells.cell_bytes(cell.position)
+    for tenant, num_bytes in used.items():
+        if tenant.used_bytes != num_bytes or not index.tenants.fits(tenant, 0):
+            raise InvariantError(f"a tenant pays for {tenant.used_bytes}, {num_bytes=}")

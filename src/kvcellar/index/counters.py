@@ -14,6 +14,8 @@ class IndexCounters:
         evicted_checkpoints: checkpoints evicted to make room, for any reason.
         superseded_checkpoints: of these, those that a deeper one had replaced.
         borrowed_checkpoints: resume points made of what their neighbours hold.
+        over_share: cells refused since a tenant's share was full, and nothing of it
+            could go.
         dead_chunks: of the chunks, those behind their path's last checkpoint.
         unused_chunks: of the chunks, those that had never been loaded.
     """
@@ -22,6 +24,7 @@ class IndexCounters:
     evicted_checkpoints: int = 0
     superseded_checkpoints: int = 0
     borrowed_checkpoints: int = 0
+    over_share: int = 0
     dead_chunks: int = 0
     unused_chunks: int = 0
 

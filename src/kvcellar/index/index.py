@@ -25,13 +25,16 @@ from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
 from kvcellar.index.departures import Departures, departures_for
-from kvcellar.index.evictable import GHOSTS_PER_NODE, NEVER, Ghosts
+from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts
 from kvcellar.index.leases import Leases
+from kvcellar.index.limits import NO_LEASES, Limits
 from kvcellar.index.node import Checkpoint, Node
+from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import State
 from kvcellar.index.superseded import SupersededCheckpoints
+from kvcellar.index.tenants import Tenant, Tenants
 from kvcellar.reasons import MissReason
 
 
@@ -45,13 +48,14 @@ class Index:
         dead: the same for leaves behind the last checkpoint, which go first.
         superseded_first: whether replaced checkpoints go before these; None asks the
             order of eviction: where paths leave as a whole they are of no use.
-        most_leased_bytes: that leases may protect at once.
+        limits: how much leases and tenants may take.
 
     Attributes:
         nodes: chunks that can be found, by key.
         num_checkpoints: held now.
         leases: paths that stay until a time.
         departures: why chunks that were computed are not held.
+        tenants: who is bounded in what it may hold.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Index:
         dead: EvictionPolicy[Node],
         *,
         superseded_first: bool | None = None,
-        most_leased_bytes: int = 0,
+        limits: Limits = NO_LEASES,
     ) -> None:
         self.rules = rules
         self.cells = CellStore(slabs)
@@ -86,8 +90,10 @@ class Index:
         self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
         self.leases = Leases(
-            most_leased_bytes, rules.chunk_bytes, rules.largest_checkpoint[0]
+            limits.leased_bytes, rules.chunk_bytes, rules.largest_checkpoint[0]
         )
+        self.tenants = Tenants(limits.tenant_bytes)
+        self._leased, self._owners = self.leases.ends, self.tenants.owners
         self.root = Node(b"", None, (), needs_checkpoint=False)
         self.root.state = State.READY
 
@@ -155,16 +161,33 @@ class Index:
 
     # -- room --------------------------------------------------------------------
 
-    def allocate(self, position: int) -> Cell | None:
+    def allocate(self, position: int, tenant: Tenant | None = None) -> Cell | None:
         """A cell for the group at ``position``, evicting and compacting as needed.
 
+        Args:
+            tenant: who pays; at its share it makes room among its own first.
+
         Returns:
-            None when everything that could go is pinned.
+            None when everything that could go is pinned or leased.
         """
+        if tenant is not None and not self._make_room(position, tenant):
+            self.counters.over_share += 1
+            return None
         while (cell := self.cells.take(position)) is None:
             if not self._evict_one():
                 return None
+        if tenant is not None:
+            self.cells.payers[cell] = tenant
+            tenant.used_bytes += self.cells.cell_bytes(position)
         return cell
+
+    def _make_room(self, position: int, tenant: Tenant) -> bool:
+        """Bring a tenant's bytes down until one more cell fits into its share."""
+        num_bytes = self.cells.cell_bytes(position)
+        while not self.tenants.fits(tenant, num_bytes):
+            if not self._evict_one_of(tenant):
+                return False
+        return True
 
     # -- growing -----------------------------------------------------------------
 
@@ -303,11 +326,17 @@ class Index:
         """
         above = self.resume_point(node)
         while above.checkpoint is not None and above.checkpoint.is_decoded:
-            self._superseded.add(above)
+            self._replaced(above)
             assert above.parent is not None
             above = self.resume_point(above.parent)
         if not is_decoded:
-            self._superseded.add(above)
+            self._replaced(above)
+
+    def _replaced(self, node: Node) -> None:
+        """The checkpoint of ``node`` may go before anything useful."""
+        self._superseded.add(node)
+        if self._owners and (owner := self._owners.get(node)):
+            owner.superseded.add(node)
 
     # -- pins and stamps ---------------------------------------------------------
 
@@ -333,6 +362,8 @@ class Index:
         node.last_use = now
         self.live.touch(node)
         self.dead.touch(node)
+        if self._owners and (owner := self._owners.get(node)):
+            owner.order.touch(node)
 
     def count_use(self, node: Node, now: float) -> None:
         """A request has used the prefix that ends at ``node``; once per request."""
@@ -356,6 +387,11 @@ class Index:
         for node in self.leases.end(now):
             self._settle(node)
 
+    def use_priorities(self) -> None:
+        """From now on nodes may differ in priority."""
+        if not isinstance(self.live, PriorityClasses):
+            self.live = PriorityClasses(self.live)
+
     def raise_priority(self, node: Node, priority: int) -> None:
         """A request of this priority uses the path that ends at ``node``."""
         if node.priority < priority:
@@ -374,15 +410,19 @@ class Index:
             node.state is State.READY
             and node.pins == 0
             and node.is_leaf
-            and node.lease_end == NEVER
+            and node not in self._leased
             and node.parent is not None
         ):
             is_dead = node.checkpoint is None and node.needs_checkpoint
             (self.dead if is_dead else self.live).add(node)
+            if self._owners and (owner := self._owners.get(node)):
+                owner.order.add(node)
 
     def _remove_from_policies(self, node: Node) -> None:
         self.live.remove(node)
         self.dead.remove(node)
+        if self._owners and (owner := self._owners.get(node)):
+            owner.order.remove(node)
 
     # -- leaving -----------------------------------------------------------------
 
@@ -403,14 +443,9 @@ class Index:
 
     def _evict_one(self) -> bool:
         """Let go of the least valuable thing; False when all is pinned."""
-        superseded_first = self._superseded_first
-        if superseded_first is None:
-            superseded_first = self.live.is_by_recency
-        node = self._superseded.take() if superseded_first else None
+        node = self._take_superseded(self._superseded)
         if node is not None:
-            self.counters.evicted_checkpoints += 1
-            self.counters.superseded_checkpoints += 1
-            self._drop_checkpoint(node)
+            self._evict_superseded(node)
             return True
         for policy, is_dead in ((self.dead, True), (self.live, False)):
             node = policy.victim()
@@ -419,6 +454,31 @@ class Index:
                 self._drop_leaf(node)
                 return True
         return False
+
+    def _evict_one_of(self, tenant: Tenant) -> bool:
+        """As ``_evict_one``, among what one tenant pays for."""
+        node = self._take_superseded(tenant.superseded)
+        if node is not None:
+            self._evict_superseded(node)
+            return True
+        node = tenant.order.victim()
+        if node is None:
+            return False
+        self.counters.count_leaf(node, is_dead=node in self.dead)
+        self._drop_leaf(node)
+        return True
+
+    def _take_superseded(self, superseded: SupersededCheckpoints) -> Node | None:
+        """A node whose checkpoint is to go before anything else, if any is."""
+        is_first = self._superseded_first
+        if is_first is None:
+            is_first = self.live.is_by_recency
+        return superseded.take(self._leased) if is_first else None
+
+    def _evict_superseded(self, node: Node) -> None:
+        self.counters.evicted_checkpoints += 1
+        self.counters.superseded_checkpoints += 1
+        self._drop_checkpoint(node)
 
     def lose(self, cells: Iterable[Cell]) -> None:
         """The bytes of these cells are wrong: nothing that holds one is served."""
@@ -443,7 +503,8 @@ class Index:
         parent = node.parent
         assert parent is not None
         parent.is_loaded |= node.is_loaded
-        parent.priority = max(parent.priority, node.priority)
+        if node.priority > parent.priority:
+            parent.priority = node.priority
         self._unlink(node, MissReason.EVICTED)
         self._free(node)
         if self._ghosts is None:
@@ -485,6 +546,8 @@ class Index:
     def _free(self, node: Node) -> None:
         node.move_to(State.GONE)
         node.resume = self.root  # often itself: a cycle would outlive its last use
+        if self._owners:
+            self._owners.pop(node, None)
         if node.checkpoint is not None:
             self._drop_checkpoint(node)
         self.cells.release(node.cells)

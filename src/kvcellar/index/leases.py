@@ -4,7 +4,8 @@ A leased node is in nobody's order of eviction, so it stays, and with it its
 ancestors, since only leaves are evicted; its checkpoint is not dropped either. What a
 lease protects is counted in whole: every node at or above a leased one, once however
 many leases there are. That count is kept node by node, as a tree of references, so
-that a grant costs the nodes that were not protected before and no more.
+that a grant costs the nodes that were not protected before and no more. Few nodes are
+leased, so all of it is kept beside the nodes and not in them.
 """
 
 import heapq
@@ -13,7 +14,6 @@ import math
 from typing import TYPE_CHECKING
 
 from kvcellar.errors import InvariantError
-from kvcellar.index.evictable import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +31,7 @@ class Leases:
             needs one, so the true bytes are never more.
 
     Attributes:
+        ends: when the lease of each leased node ends.
         used_bytes: protected now.
         next_end: when the next lease ends; infinity if there is none.
         num_refused: leases that would have gone beyond ``most_bytes``.
@@ -42,7 +43,9 @@ class Leases:
         self._most_bytes = most_bytes
         self._chunk_bytes = chunk_bytes
         self._checkpoint_bytes = checkpoint_bytes
-        self._ends: list[tuple[float, int, Node]] = []
+        self.ends: dict[Node, float] = {}
+        self._num_protected: dict[Node, int] = {}  # own lease, and children at or below
+        self._queue: list[tuple[float, int, Node]] = []
         self._tickets = itertools.count()
         self.used_bytes = 0
         self.next_end = math.inf
@@ -54,24 +57,26 @@ class Leases:
         Returns:
             Whether it is leased until then; False if too much would be protected.
         """
-        if node.lease_end < until:
-            if node.lease_end == NEVER and not self._protect(node):
-                self.num_refused += 1
-                return False
-            node.lease_end = until
-            heapq.heappush(self._ends, (until, next(self._tickets), node))
-            self.next_end = self._ends[0][0]
+        end = self.ends.get(node)
+        if end is not None and end >= until:
+            return True
+        if end is None and not self._protect(node):
+            self.num_refused += 1
+            return False
+        self.ends[node] = until
+        heapq.heappush(self._queue, (until, next(self._tickets), node))
+        self.next_end = self._queue[0][0]
         return True
 
     def end(self, now: float) -> "list[Node]":
         """End the leases whose time has come; the nodes that are free again."""
         ended = []
-        while self._ends and self._ends[0][0] <= now:
-            until, _, node = heapq.heappop(self._ends)
-            if node.lease_end == until:  # else it was lengthened, or its node left
+        while self._queue and self._queue[0][0] <= now:
+            until, _, node = heapq.heappop(self._queue)
+            if self.ends.get(node) == until:  # else it was lengthened, or its node left
                 self._expose(node)
                 ended.append(node)
-        self.next_end = self._ends[0][0] if self._ends else math.inf
+        self.next_end = self._queue[0][0] if self._queue else math.inf
         return ended
 
     def drop(self, top: "Node") -> None:
@@ -79,14 +84,14 @@ class Leases:
         pending = [top]
         while pending:
             node = pending.pop()
-            if node.num_protected:
+            if node in self._num_protected:
                 pending.extend(node.children)
-                if node.lease_end != NEVER:
+                if node in self.ends:
                     self._expose(node)
 
     def clear(self) -> None:
         """The tree is empty; every node was dropped before."""
-        self._ends.clear()
+        self._queue.clear()
         self.next_end = math.inf
 
     def check(self, nodes: "Iterable[Node]") -> None:
@@ -98,9 +103,9 @@ class Leases:
         found: dict[Node, int] = {}
         used = 0
         for node in sorted(nodes, key=lambda node: -node.depth):
-            is_leased = node.lease_end != NEVER
+            is_leased = node in self.ends
             count = found.pop(node, 0) + is_leased
-            if node.num_protected != count:
+            if self._num_protected.get(node, 0) != count:
                 raise InvariantError(f"{node!r} is protected {count} times")
             used += is_leased * self._own_bytes(node)
             if count:
@@ -115,26 +120,28 @@ class Leases:
 
     def _protect(self, node: "Node") -> bool:
         """Count a new lease of ``node``; False if it would be too much."""
-        path, top = [], node
-        while top.parent is not None and not top.num_protected:
+        counts, path, top = self._num_protected, [], node
+        while top.parent is not None and top not in counts:
             path.append(top)
             top = top.parent
         num_bytes = len(path) * self._chunk_bytes + self._own_bytes(node)
         if self.used_bytes + num_bytes > self._most_bytes:
             return False
         self.used_bytes += num_bytes
-        for fresh in path:
-            fresh.num_protected = 1
-        top.num_protected += 1
+        counts.update(dict.fromkeys(path, 1))
+        counts[top] = counts.get(top, 0) + 1
         return True
 
     def _expose(self, node: "Node") -> None:
         """Count the end of a lease."""
-        node.lease_end = NEVER
+        del self.ends[node]
         self.used_bytes -= self._own_bytes(node)
-        top = node
-        top.num_protected -= 1
-        while top.parent is not None and not top.num_protected:
+        counts, at = self._num_protected, node
+        counts[at] -= 1
+        while not counts[at]:
+            del counts[at]
+            if at.parent is None:
+                break
             self.used_bytes -= self._chunk_bytes
-            top = top.parent
-            top.num_protected -= 1
+            at = at.parent
+            counts[at] -= 1

@@ -7,7 +7,7 @@ linked to each other, newest first, instead of being held in a set of their own.
 from typing import TYPE_CHECKING
 
 from kvcellar.index.cells import Cell
-from kvcellar.index.evictable import NEVER, Evictable
+from kvcellar.index.evictable import Evictable
 from kvcellar.index.states import State, require
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ class Node(Evictable):
         cells: one per append-only group; all of them or the node does not exist.
         needs_checkpoint: whether resuming at its end reads anything besides chunks.
         is_loaded: whether it, or a descendant that left, was ever loaded.
-        lease_end: when its lease ends; ``NEVER`` without one.
-        num_protected: its own lease, and children at or below which one is.
         priority: of the most important request that used it, or a descendant that
             left.
         pins: holders that forbid eviction.
@@ -62,9 +60,7 @@ class Node(Evictable):
         "checkpoint",
         "is_loaded",
         "key",
-        "lease_end",
         "needs_checkpoint",
-        "num_protected",
         "parent",
         "pins",
         "priority",
@@ -93,8 +89,6 @@ class Node(Evictable):
         self._newer: Node | None = None
         self._older: Node | None = None
         self.is_loaded = False
-        self.lease_end = NEVER
-        self.num_protected = 0
         self.priority = 0
         self.pins = 0
         self.resume: Node = self if parent is None else parent.resume

@@ -1,8 +1,8 @@
 """Checkpoints that a deeper one on the same unbranched path has replaced."""
 
 from collections import deque
+from collections.abc import Container
 
-from kvcellar.index.evictable import NEVER
 from kvcellar.index.node import Checkpoint, Node
 
 _MIN_CANDIDATES = 256  # below this many it is not worth looking for stale ones
@@ -26,11 +26,15 @@ class SupersededCheckpoints:
             if len(self._candidates) > self._sweep_at:
                 self._sweep()
 
-    def take(self) -> Node | None:
-        """A node whose checkpoint may go; None when there is none."""
+    def take(self, kept: Container[Node]) -> Node | None:
+        """A node whose checkpoint may go; None when there is none.
+
+        Args:
+            kept: nodes whose checkpoints may not go.
+        """
         while self._candidates:
             node, checkpoint = self._candidates.popleft()
-            is_free = not node.pins and node.lease_end == NEVER
+            is_free = not node.pins and node not in kept
             if node.checkpoint is checkpoint and is_free and _is_replaced(node):
                 return node
         return None

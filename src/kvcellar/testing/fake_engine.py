@@ -103,6 +103,7 @@ class FakeEngine:
         *,
         accept: bool = True,
         controls: RequestControls = NO_CONTROLS,
+        tenant: str | None = None,
     ) -> FakeRequest:
         """Look up a new prompt and load what is promised.
 
@@ -111,9 +112,10 @@ class FakeEngine:
             tokens: the prompt.
             accept: whether the engine goes through with the load.
             controls: the request's wishes.
+            tenant: who pays for what is stored of it.
         """
-        if controls is not NO_CONTROLS:
-            self._handle(events.Arrived(request_id, controls))
+        if controls is not NO_CONTROLS or tenant is not None:
+            self._handle(events.Arrived(request_id, controls, tenant=tenant))
         hashes = prefix_hashes(tokens, self.layout.hash_block_tokens)
         tables: list[list[int]] = [[] for _ in self.layout.groups]
         request = FakeRequest(request_id, tokens, len(tokens), hashes, tables)

@@ -10,6 +10,7 @@ from own_layouts import plan
 from scripted import Scripted, prompt
 
 from kvcellar.core.controls import RequestControls
+from kvcellar.index.checks import check_index
 from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack
 
 FULL_16 = stack("FF", F=full(SMALL, 16))
@@ -98,3 +99,20 @@ def test_what_cannot_be_read_is_warned_of_once_per_key(start, caplog):
     assert "priority='high' cannot be used; write a whole number" in said[0]
     assert "lease=5 is not known; the nearest known key is" in said[1]
     assert {} == run.index.nodes  # what could be read counts
+
+
+@pytest.mark.parametrize(
+    ("tenant_by", "loud"),
+    [("cache_salt", {"cache_salt": "a"}), ("tag", {"params": {"tags": ["a", "b"]}})],
+)
+def test_a_tenant_keeps_to_its_share(start, tenant_by, loud):
+    """64 chunks in all: the loud tenant never holds more than half of them."""
+    run = start(host_memory="16KiB", tenant_share=0.5, tenant_by=tenant_by)
+    quiet = prompt(321)
+    run.ask(quiet)
+    for seed in range(1, 8):
+        run.ask(prompt(321, seed=seed), **loud)
+        check_index(run.index)
+    assert 20 + 32 >= len(run.index.nodes) > 20
+    run.drop_device()
+    assert 320 == run.ask(quiet).loaded_tokens

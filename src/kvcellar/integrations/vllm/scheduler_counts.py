@@ -72,6 +72,7 @@ def read_planner(offloader: Offloader) -> dict[str, int]:
         "kvcellar_measured_prefill_tokens_per_second": round(
             offloader.cost.computed.latest
         ),
+        "kvcellar_tenant_refusals_total": index.counters.over_share,
         "kvcellar_leased_bytes": index.leases.used_bytes,
         "kvcellar_refused_leases_total": index.leases.num_refused,
     }

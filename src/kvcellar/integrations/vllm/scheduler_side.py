@@ -15,7 +15,7 @@ from kvcellar.config import (
     settings_from_extra_config,
 )
 from kvcellar.core import actions, events
-from kvcellar.core.controls import NO_CONTROLS
+from kvcellar.core.controls import NO_CONTROLS, RequestControls
 from kvcellar.core.offloader import Offloader
 from kvcellar.errors import IncompatibleError
 from kvcellar.index.capacity import capacity, describe
@@ -199,8 +199,19 @@ class SchedulerSide:
             _ = self.offloader  # built here at the latest, with its events
             assert self._kv_events is not None
             content = self._kv_events.content(request)
-        if content is not None or controls is not NO_CONTROLS:
-            self._handle(events.Arrived(request.request_id, controls, content))
+        tenant = self._tenant_of(request, controls)
+        if content is None and tenant is None and controls is NO_CONTROLS:
+            return
+        self._handle(events.Arrived(request.request_id, controls, content, tenant))
+
+    def _tenant_of(self, request: "Request", controls: RequestControls) -> str | None:
+        """Who pays for what is stored of a request; None if nobody is bounded."""
+        if self._settings.tenant_share is None:
+            return None
+        if self._settings.tenant_by == "tag":
+            return controls.tags[0] if controls.tags else None
+        salt: str | None = request.cache_salt
+        return salt
 
     def look_up(self, request: "Request", local_tokens: int) -> tuple[int, bool]:
         """Tokens to load, always in the background."""

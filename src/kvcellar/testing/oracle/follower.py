@@ -133,11 +133,11 @@ class EventFollower(EventPublisher):
             checkpoint = node.checkpoint
             if checkpoint and (not only_ready or checkpoint.state is State.READY):
                 cells += checkpoint.cells
-        return {key for cell in cells for key in _keys_of(cell)}
+        return {key for cell in cells for key in self._keys_of(cell)}
 
-
-def _keys_of(cell: Cell) -> list[HeldKey]:
-    assert cell.notice is not None  # every request here is followed
-    blocks = cell.notice.content
-    assert isinstance(blocks, HostBlocks)
-    return [(blocks.group_id, key) for key in blocks.hashes]
+    def _keys_of(self, cell: Cell) -> list[HeldKey]:
+        announcements = self._planner.index.cells.announcements
+        assert announcements is not None
+        blocks = announcements.notices[cell].content  # every request here is followed
+        assert isinstance(blocks, HostBlocks)
+        return [(blocks.group_id, key) for key in blocks.hashes]

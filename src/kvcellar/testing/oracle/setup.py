@@ -36,6 +36,7 @@ class OracleOptions:
         superseded_first: whether replaced checkpoints go before everything else; None
             leaves it to the policy.
         is_followed: whether KV events are sent, and believed.
+        tenant_share: most host memory of one cache salt, as a share.
         seconds_per_byte: that copies are said to take; decides whether to load.
     """
 
@@ -55,6 +56,7 @@ class OracleOptions:
     placement: str = "geometric"
     superseded_first: bool | None = None
     is_followed: bool = False
+    tenant_share: float | None = None
     seconds_per_byte: float = 0.0
 
 
@@ -78,6 +80,7 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         "placement": rng.choice(["geometric", "geometric", *PLACEMENTS]),
         "superseded_first": rng.choice((None, None, True, False)),
         "is_followed": rng.random() < 0.5,
+        "tenant_share": rng.choice([None, None, 0.3, 0.8]),
         "seconds_per_byte": rng.choice([0.0, 0.0, 1e-8, 1e-6]),
     }
     if choices["hash_divisor"] > 1:
@@ -99,6 +102,8 @@ def _extra_config(options: OracleOptions, host_bytes: int) -> dict[str, object]:
     }
     if options.superseded_first is not None:
         extra["superseded_first"] = options.superseded_first
+    if options.tenant_share is not None:
+        extra["tenant_share"] = options.tenant_share
     return extra
 
 
