@@ -96,8 +96,8 @@ class WatchedMemory(Memory):
         num_tokens, stride = running.request.num_prompt_tokens, self._stride
         found = running.computed // self.unit
         num_chunks = len(running.keys) // stride
-        ends = range(found + 1, num_chunks + 1)
-        fresh = [running.keys[end * stride - 1] for end in ends]
+        first = (found + 1) * stride - 1
+        fresh = running.keys[first : num_chunks * stride : stride]
         self._fresh[running.request_id] = found, fresh
         limit = max(min((num_tokens - 1) // self.unit - found, len(fresh)), 0)
         tests = (

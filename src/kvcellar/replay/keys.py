@@ -40,16 +40,19 @@ class PrefixKeys(DerivedKeys):
     def __getitem__(self, index: slice) -> list[bytes]: ...
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
         made = self._made[index]
-        return made if isinstance(made, bytes) else super().__getitem__(index)
+        if isinstance(made, bytes):
+            return made
+        if isinstance(index, slice):
+            indices = range(*index.indices(len(self._made)))
+            return [self._made[i] or self._make(i) for i in indices]
+        return self._make(index if index >= 0 else index + len(self._made))
 
     def _key(self, index: int) -> bytes:
-        key = self._made[index]
-        if key is None:
-            key = self._made[index] = self._make(index)
-        return key
+        return self._made[index] or self._make(index)
 
     def _make(self, index: int) -> bytes:
         end = (index + 1) * self._hash_tokens
         block, place = divmod(end - 1, self._block_tokens)
-        key = self._ids[block] * self._block_tokens + place
-        return key.to_bytes(_KEY_BYTES, "big", signed=True)
+        number = self._ids[block] * self._block_tokens + place
+        key = self._made[index] = number.to_bytes(_KEY_BYTES, "big", signed=True)
+        return key
