@@ -104,6 +104,26 @@ def test_running_settings_that_serve_nothing():
     assert "multiples of 4096" in coarse.what
 
 
+PROMPTS = "vllm:request_prompt_tokens_count 4\nvllm:request_prompt_tokens_sum 120\n"
+
+
+def test_prompts_shorter_than_a_hit():
+    """The mean prompt against the engine's own granularity."""
+    samples = parse_metrics(metrics_text() + PROMPTS)
+    facts = facts_of(server=Server("u", samples=samples))
+    warned = only("server-settings", facts, "warning")
+    assert "multiples of 32 tokens, its prompts 30 tokens long" in warned.what
+
+
+def test_a_servers_mean_prompt_is_the_usual_one_unless_stated():
+    """So that sizes are those of what it really serves."""
+    server = Server("u", samples=parse_metrics(PROMPTS))
+    assert 30 == facts_of("llama-3.1-8b", server=server).configuration.prompt_tokens
+    stated = facts_of("llama-3.1-8b", server=server, prompt_tokens=512)
+    assert 512 == stated.configuration.prompt_tokens
+    assert Server("u", samples=parse_metrics("")).mean_prompt_tokens is None
+
+
 def test_an_untested_server_is_told():
     """The server's own vLLM counts, not the one installed here."""
     facts = facts_of(server=Server("u", version="0.34.1"))

@@ -51,7 +51,7 @@ def add_parser(
         "--prompt-tokens",
         metavar="N",
         type=int,
-        help="length of a usual prompt (default: 4096, or the longest there is)",
+        help="length of a usual prompt (default: the running server's mean, or 4096)",
     )
     parser.add_argument("--verbose", action="store_true", help="list what is fine, too")
     parser.add_argument(

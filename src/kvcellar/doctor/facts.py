@@ -36,6 +36,9 @@ def gather(
 ) -> Facts:
     """Put facts together, with the figures that follow from them."""
     sizing, problem = None, ""
+    if configuration is not None and configuration.prompt_tokens is None and server:
+        usual = server.mean_prompt_tokens
+        configuration = replace(configuration, prompt_tokens=usual)
     if configuration is not None:
         sizing, problem = size_up(configuration, software.environment)
     if sizing is not None and server is not None and sizing.device_bytes is None:

@@ -46,6 +46,16 @@ class Server:
         return self.total(name, **labels) or 0
 
     @property
+    def mean_prompt_tokens(self) -> int | None:
+        """Mean length of the prompts so far; None if there were none.
+
+        Source of the name: v1/metrics/loggers.py, vLLM 0.32.
+        """
+        num_prompts = self.count("vllm:request_prompt_tokens_count")
+        total = self.count("vllm:request_prompt_tokens_sum")
+        return round(total / num_prompts) if num_prompts else None
+
+    @property
     def cache_settings(self) -> Mapping[str, str]:
         """The engine's own cache settings, by vLLM's names; empty if untold."""
         return {} if self.samples is None else self.samples.labels_of(_INFO)

@@ -79,6 +79,15 @@ def find_server_settings(facts: Facts) -> Iterator[Finding]:
             "raise --max-model-len",
         )
         return
+    usual = server.mean_prompt_tokens
+    if usual is not None and alignment.isdecimal() and usual <= int(alignment):
+        yield warning(
+            f"the server's hits are multiples of {alignment} tokens, its prompts "
+            f"{usual} tokens long on average",
+            "a prompt no longer than that is never found again",
+            "expect hits for longer prompts only, or let prompts share more",
+        )
+        return
     yield ok(
         f"prefix caching is on ({told.get('prefix_caching_hash_algo', '?')}), hits at "
         f"multiples of {alignment or '?'} tokens, "
