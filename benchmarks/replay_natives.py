@@ -10,7 +10,7 @@ the better of them needs for kvcellar's hit ratio, to 0.3 points and by interpol
 between sizes, and how many times as much that is as kvcellar needs for it. *Bound* is
 what no order of stores and evictions can exceed with all of the trace known.
 
-The agentic trace is long: its first 6,000 requests are played, and its blocks of 64
+The agentic trace is long: its first 4,000 requests are played, and its blocks of 64
 tokens are joined to about 1,024.
 """
 
@@ -93,7 +93,7 @@ WORKLOADS = {
         OURS | PROMPTS_ONLY,
         # 40 GiB of it hold 11 million tokens, about what the trace needs.
         device_gib={"": 40, "deepseek-v4-flash": 8},
-        num_requests=6_000,
+        num_requests=4_000,
         block_tokens=1024,
     ),
 }
