@@ -1,6 +1,6 @@
 """Plant faults one by one and see that the tests catch each. Run by hand:
 
-    .venv/bin/python tests/mutations.py            all, in about half an hour
+    .venv/bin/python tests/mutations.py            all, in about three quarters of an hour
     .venv/bin/python tests/mutations.py window     those with a word in their name
 
 Each fault is one edit of a copy of the sources. The exit code is 1 if one survives.
@@ -201,6 +201,92 @@ FAULTS = (
         "layout/dead_state.py",
         "return window_tokens - ratio + 1",
         "return max(window_tokens - ratio - 3, 1)",
+    ),
+    Fault(
+        "cuda: copies do not wait for the model",
+        "device/cuda.py",
+        "        self._driver.wait(stream, fence)\n",
+        "",
+    ),
+    Fault(
+        "cuda: stores and loads do not wait for each other",
+        "device/cuda.py",
+        "            self._driver.wait(stream, earlier)\n",
+        "            pass\n",
+    ),
+    Fault(
+        "cuda: a move does not wait",
+        "device/cuda.py",
+        "            self._wait_until_passed(earlier)\n",
+        "            pass\n",
+    ),
+    Fault(
+        "cuda: a job is over when it is started",
+        "device/cuda.py",
+        "return self.end is None or self.driver.is_done(self.end)",
+        "return True",
+    ),
+    Fault(
+        "cuda: the end is marked before the copies",
+        "device/cuda.py",
+        "        error = self._queue(stream, runs, job.direction)\n"
+        "        end = self._mark_end(stream)\n",
+        "        end = self._mark_end(stream)\n"
+        "        error = self._queue(stream, runs, job.direction)\n",
+    ),
+    Fault(
+        "cuda: a job that fails halfway is over at once",
+        "transfer/stream_engine.py",
+        "        if not copying.is_done():\n",
+        "        if error is None and not copying.is_done():\n",
+    ),
+    Fault(
+        "cuda: nobody waits for a copy that was overtaken",
+        "transfer/stream_engine.py",
+        "lambda: wanted.isdisjoint(self._in_flight), timeout_seconds",
+        "lambda: bool(wanted), timeout_seconds",
+    ),
+    Fault(
+        "cuda: the fence is put when the job starts",
+        "transfer/stream_engine.py",
+        "self._device.start(job, item.fence)",
+        "self._device.start(job, self._device.fence())",
+    ),
+    Fault(
+        "cuda: blocks are not part of the order",
+        "device/order.py",
+        "newest[lane] = max([newest[lane], *blocks])",
+        "newest[lane] = max([newest[lane], *(0 for _ in blocks)])",
+    ),
+    Fault(
+        "cuda: a slab's earlier class is forgotten",
+        "device/order.py",
+        "                _newest(self._before_change[lane], slabs),\n",
+        "",
+    ),
+    Fault(
+        "cuda: runs cross registered ranges",
+        "device/pinning.py",
+        "        runs, host = cut_runs(runs, host, self._borders[1:-1])\n",
+        "",
+    ),
+    Fault(
+        "cuda: a piece is pinned under an unpinned copy",
+        "device/pinning.py",
+        "        with self._changing:\n            driver.register",
+        "        if True:\n            driver.register",
+    ),
+    Fault(
+        "cuda: sources are read out of stream order",
+        "device/libcuda.py",
+        "source_access_order=_SOURCE_IN_STREAM_ORDER",
+        "source_access_order=3",
+    ),
+    Fault(
+        "cuda: memory is given back under a running copy",
+        "integrations/vllm/worker_side.py",
+        "            if self.transfers.close(CLOSE_WAIT_SECONDS):\n",
+        "            if self.transfers.close(CLOSE_WAIT_SECONDS) or True:\n",
     ),
 )
 

@@ -1,7 +1,12 @@
 """Host memory that is pinned piece by piece, while copies go on."""
 
 import logging
+import os
+import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,3 +230,49 @@ def test_fake_driver_refuses_what_a_real_one_does(arena: np.ndarray) -> None:
     copy(base, cache.ctypes.data)
     with pytest.raises(DeviceError, match="still needs"):
         driver.unregister(base)
+
+
+_CHILD = """
+import sys
+from kvcellar.device.numa import PageProvider
+from kvcellar.device.pieces import cut_pieces
+from kvcellar.device.pinning import PinnedMemory, PinningThread
+from kvcellar.layout.host import HostGeometry, SizeClass
+from kvcellar.testing.fake_driver import FakeDriver
+from kvcellar.tiers.memory import HostMemory
+
+geometry = HostGeometry(2**20, 64, (SizeClass(2**20, 1, (0,)),), (0,), (1,))
+memory = HostMemory(geometry)
+pinned = PinnedMemory(cut_pieces(memory.address, geometry, 2**23))
+thread = PinningThread(pinned, FakeDriver(), PageProvider(None))
+assert thread.wait(30.0)
+print(memory.address, pinned.pinned_bytes, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_killed_process_leaves_nothing_of_its_pinned_memory() -> None:
+    """The arena has no name and no inode, so kill -9 leaves the kernel nothing to keep.
+
+    Locked pages belong to the mapping and go with it.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    with subprocess.Popen(
+        [sys.executable, "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        address, pinned_bytes = map(int, process.stdout.readline().split())
+        maps = Path(f"/proc/{process.pid}/maps").read_text("ascii").splitlines()
+        process.send_signal(signal.SIGKILL)
+        assert -signal.SIGKILL == process.wait()
+    assert 64 * 2**20 == pinned_bytes
+    fields = next(line.split() for line in maps if _holds(line, address))
+    assert ("00000000", "00:00", "0") == tuple(fields[2:5])  # offset, device, inode
+    assert 5 == len(fields)  # and no name
+
+
+def _holds(line: str, address: int) -> bool:
+    begin, end = (int(text, 16) for text in line.split()[0].split("-"))
+    return begin <= address < end

@@ -105,13 +105,13 @@ class CudaDevice:
             return self._move(job)
         runs = runs_of(self._tables[job.direction], job)
         stream = self._streams[job.direction]
+        self._forget_ended(job.direction)
         self._driver.wait(stream, fence)
         for earlier in self._predecessors(job):
             self._driver.wait(stream, earlier)
         begin = self._driver.record(stream)
         error = self._queue(stream, runs, job.direction)
         end = self._mark_end(stream)
-        self._forget_ended(job.direction)
         self._ends[job.direction].append((self._order.add(job), end))
         num_bytes = num_bytes_of(self._tables[job.direction], job)
         return RunningCopy(self._driver, begin, end, num_bytes, error)

@@ -16,6 +16,7 @@ from kvcellar.device.cpu import CpuDevice
 from kvcellar.device.cuda import CudaDevice
 from kvcellar.integrations.vllm import devices
 from kvcellar.integrations.vllm.devices import OpenDevice, Place, open_device
+from kvcellar.integrations.vllm.worker_side import WorkerSide
 from kvcellar.testing.fake_driver import COMPUTE, FakeDriver
 from kvcellar.tiers.memory import HostMemory
 from kvcellar.transfer.engine import TransferEngine
@@ -116,3 +117,18 @@ def test_vllms_operator_is_used_where_the_build_has_it(
     assert operator is not None
     operator("sources", "destinations", "sizes")
     assert [("sources", "destinations", "sizes", False)] == calls
+
+
+@pytest.mark.parametrize("has_stopped", [True, False])
+def test_host_memory_outlives_every_copy(*, has_stopped: bool) -> None:
+    """It is unpinned and unmapped only if nothing runs any more."""
+    released: list[str] = []
+    transfers = SimpleNamespace(drain=lambda _: False, close=lambda _: has_stopped)
+    side = WorkerSide.__new__(WorkerSide)
+    side.transfers = transfers
+    side._opened = OpenDevice(
+        SimpleNamespace(), transfers, lambda _: released.append("unpinned") is None
+    )
+    side._memory = SimpleNamespace(close=lambda: released.append("unmapped"))
+    side.close()
+    assert (["unpinned", "unmapped"] if has_stopped else []) == released
