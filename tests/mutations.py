@@ -1,6 +1,6 @@
 """Plant faults one by one and see that the tests catch each. Run by hand:
 
-    .venv/bin/python tests/mutations.py            all, in about three quarters of an hour
+    .venv/bin/python tests/mutations.py            all, in about 45 minutes
     .venv/bin/python tests/mutations.py window     those with a word in their name
 
 Each fault is one edit of a copy of the sources. The exit code is 1 if one survives.
