@@ -277,8 +277,9 @@ def test_closed_device_refuses_jobs() -> None:
 
 
 def test_nothing_on_the_data_path_waits_for_a_stream_or_the_device() -> None:
-    """No call of that name is anywhere in ``device`` or ``transfer``."""
+    """No such call is in ``device`` or ``transfer``, trials for benchmarks aside."""
     package = Path(cuda_module.__file__).parents[1]
     files = [*package.glob("device/*.py"), *package.glob("transfer/*.py")]
+    files = [file for file in files if not file.name.startswith("trial")]
     assert len(files) > 10
     assert [] == [f.name for f in files if "synchronize(" in f.read_text("utf-8")]
