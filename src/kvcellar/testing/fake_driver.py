@@ -108,7 +108,8 @@ class FakeDriver:
         self._speeds: list[float] = []
         self._patience = patience
         self._lock = threading.RLock()
-        self._attached = {threading.get_ident()}
+        self._thread = threading.local()  # numbers of threads are used again
+        self._thread.is_attached = True
         self._compute = FakeStream(COMPUTE)
         self._streams = [self._compute]
         self._device_ranges: list[_Range] = []
@@ -149,7 +150,7 @@ class FakeDriver:
         """Allow calls from this thread."""
         with self._lock:
             self._record_call("attach_thread")
-            self._attached.add(threading.get_ident())
+            self._thread.is_attached = True
 
     def compute_stream(self) -> FakeStream:
         """The one stream that ``launch`` uses."""
@@ -234,7 +235,8 @@ class FakeDriver:
 
     def _record_call(self, name: str, stream: str = "", num_bytes: int = 0) -> None:
         self.calls.append(Call(name, stream, num_bytes))
-        if name != "attach_thread" and threading.get_ident() not in self._attached:
+        is_attached = getattr(self._thread, "is_attached", False)
+        if name != "attach_thread" and not is_attached:
             raise DeviceError(f"{name} was called from a thread that is not attached")
         if name in self.failures:
             self.failures[name] -= 1
