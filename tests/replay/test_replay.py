@@ -1,5 +1,6 @@
 """A whole replay: tokens add up, both modes, and the reference curve."""
 
+import gc
 import gzip
 import json
 import os
@@ -12,8 +13,14 @@ import pytest
 from layouts import FULL, LAYOUTS, group, layout_of
 
 from kvcellar.config import Settings
-from kvcellar.replay.configuration import Configuration, replay
+from kvcellar.replay.configuration import (
+    Configuration,
+    make_memory,
+    play_through,
+    replay,
+)
 from kvcellar.replay.costs import CostModel
+from kvcellar.replay.memory import Memory
 from kvcellar.replay.readers import open_trace
 from kvcellar.replay.server import ServerLimits
 from kvcellar.replay.trace import Trace, TraceRequest
@@ -78,6 +85,25 @@ def test_lazy_mode_stores_nothing_while_the_device_holds_everything():
     assert (0, 0) == (roomy.stored_bytes, roomy.host_tokens)
     assert tight.stored_bytes > 0 < tight.host_tokens
     assert 0 == tight.counters["lost_chunks"]
+
+
+@pytest.mark.parametrize("policy", ["lru", "adaptive"])
+@pytest.mark.parametrize("mode", ["eager", "lazy"])
+@pytest.mark.parametrize("name", ["full", "gemma", "deepseek-v4-like"])
+def test_what_leaves_both_caches_is_freed_without_a_search_for_cycles(
+    name, mode, policy
+):
+    """So a replay may do without that search and needs no more memory for it."""
+    settings = Settings(host_memory_bytes=20_000, mode=mode, eviction_policy=policy)
+    limits = ServerLimits(max_num_seqs=16, step_tokens=64)
+    configuration = Configuration(LAYOUTS[name], 900, settings, COSTS, limits)
+    trace = conversations(5)
+    memory = make_memory(trace, configuration, Memory)
+    gc.collect()
+    outcome = play_through(trace, configuration, memory)
+    assert 0 == gc.collect()
+    assert outcome.evicted_device_chunks > 100 < outcome.counters["evicted_chunks"]
+    assert gc.isenabled()
 
 
 def test_a_request_larger_than_the_device_is_counted_and_left_out():
