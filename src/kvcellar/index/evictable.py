@@ -6,9 +6,8 @@ evicted, its history is complete: its own uses and those of all that hung below 
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
@@ -60,12 +59,19 @@ class Evictable:
         self.last_use = max(self.last_use, child.last_use)
         if not child.num_uses:
             return
-        # One request stamps one time, so an equal time is the same use.
+        if self.num_uses:
+            self._merge_times(child)
+            gained = _log_difference(child.score, child.known_score)
+            self.score = _log_sum(self.score, gained)
+        else:  # most often: a chunk inside what was used as a whole
+            self.latest, self.previous = child.latest, child.previous
+            self.score = _log_difference(child.score, child.known_score)
+        self.num_uses += child.num_uses
+
+    def _merge_times(self, child: "Evictable") -> None:
+        """The two latest of both; one request stamps one time, so equals are one."""
         times = {self.latest, self.previous, child.latest, child.previous, NEVER}
         self.latest, self.previous = sorted((*times, NEVER), reverse=True)[:2]
-        gained = _log_difference(child.score, child.known_score)
-        self.score = _log_sum(self.score, gained)
-        self.num_uses += child.num_uses
 
     def remember(self, past: "Past") -> None:
         """It has been here before; its parent knows those uses."""
@@ -74,8 +80,7 @@ class Evictable:
         self.num_uses = past.num_uses
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(NamedTuple):
     """The history of something that has gone."""
 
     latest: float
@@ -92,16 +97,17 @@ class Ghosts:
     """
 
     def __init__(self) -> None:
-        self._pasts: OrderedDict[bytes, Past] = OrderedDict()
+        self._pasts: dict[bytes, Past] = {}  # the latest last
 
     def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
         """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
+        pasts = self._pasts
         past = Past(node.latest, node.previous, node.score, node.num_uses)
         for key in keys:
-            self._pasts[key] = past
-            self._pasts.move_to_end(key)
-        while len(self._pasts) > most:
-            self._pasts.popitem(last=False)
+            pasts.pop(key, None)
+            pasts[key] = past
+        while len(pasts) > most:
+            del pasts[next(iter(pasts))]
 
     def returns(self, key: bytes) -> Past | None:
         """What is known of something that comes back."""

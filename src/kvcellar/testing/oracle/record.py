@@ -80,7 +80,7 @@ def shrunk(written: Record) -> tuple[Event, ...]:
     """
     events, size = written.events, len(written.events) // 2
     while size:
-        first = 0
+        first, num_before = 0, len(events)
         while first < len(events):
             fewer = events[:first] + events[first + size :]
             failure, _ = run_events(written.options, fewer)
@@ -88,7 +88,9 @@ def shrunk(written: Record) -> tuple[Event, ...]:
                 events = fewer
             else:
                 first += size
-        size //= 2
+        # What goes may have been all that kept an earlier one: look once more.
+        if size > 1 or len(events) == num_before:
+            size //= 2
     return events
 
 
