@@ -25,7 +25,7 @@ from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
 from kvcellar.index.departures import Departures, departures_for
-from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts
+from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts, chunks_per_sample
 from kvcellar.index.leases import Leases
 from kvcellar.index.limits import NO_LEASES, Limits
 from kvcellar.index.node import Checkpoint, Node
@@ -89,6 +89,7 @@ class Index:
         self._superseded = SupersededCheckpoints()
         self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
+        self._chunks_per_ghost = chunks_per_sample(self.chunk_tokens)
         self.leases = Leases(
             limits.leased_bytes, rules.chunk_bytes, rules.largest_checkpoint[0]
         )
@@ -510,8 +511,9 @@ class Index:
         if self._ghosts is None:
             parent.last_use = max(parent.last_use, node.last_use)
         else:
-            most = GHOSTS_PER_NODE * len(self.nodes)
-            self._ghosts.leave((node.key,), node, most)
+            if node.depth % self._chunks_per_ghost == 0:
+                most = GHOSTS_PER_NODE * len(self.nodes) // self._chunks_per_ghost
+                self._ghosts.leave((node.key,), node, most)
             parent.take_over(node)
         self._settle(parent)
 

@@ -1,7 +1,7 @@
 """From a policy's name to the policy."""
 
 from kvcellar.attention.hybrid import HybridRules
-from kvcellar.index.evictable import GHOSTS_PER_NODE
+from kvcellar.index.evictable import GHOSTS_PER_NODE, chunks_per_sample
 from kvcellar.index.node import Node
 from kvcellar.index.policies.adaptive import AdaptivePolicy, OrderJudge
 from kvcellar.index.policies.lhd import LhdPolicy
@@ -11,8 +11,6 @@ from kvcellar.index.policies.lru2 import Lru2Policy
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.policies.reuse import ReuseTimes
 from kvcellar.index.policies.s3fifo import S3FifoPolicy
-
-SAMPLED_TOKENS = 256  # policies that learn see one chunk per so many tokens
 
 
 def make_policy(
@@ -29,7 +27,7 @@ def make_policy(
         ValueError: there is no such policy.
     """
     chunk_bytes, checkpoint_bytes = rules.chunk_bytes, rules.largest_checkpoint[0]
-    chunks_per_key = max(SAMPLED_TOKENS // rules.chunk_tokens, 1)
+    chunks_per_key = chunks_per_sample(rules.chunk_tokens)
     match name:
         case "lru":
             return LruPolicy()
