@@ -3,12 +3,14 @@
 What was sent before it had joined it asks for again, as vLLM's protocol has it.
 """
 
+import itertools
+
 import msgspec
 import zmq
 from vllm.distributed.kv_events import KVEventBatch, ZmqEventPublisher
 
 POLL_MILLISECONDS = 500
-MOST_POLLS = 20
+MOST_POLLS = 200
 
 
 class KvSubscriber:
@@ -30,14 +32,23 @@ class KvSubscriber:
 
     def read(self, num_batches):
         """The first so many batches."""
+        return self.read_until(lambda batches: len(batches) >= num_batches)
+
+    def read_until(self, is_enough):
+        """Batches from the first on, without a gap, until they are enough."""
         for _ in range(MOST_POLLS):
-            if self._batches.keys() >= set(range(num_batches)):
-                return [self._batches[number] for number in range(num_batches)]
+            batches = self._without_gap()
+            if is_enough(batches):
+                return batches
             if self._live.poll(POLL_MILLISECONDS):
                 self._take(self._live.recv_multipart())
             else:
                 self._ask_again()
-        raise AssertionError(f"{len(self._batches)} batches came, not {num_batches}")
+        raise AssertionError(f"not enough in {len(self._batches)} batches")
+
+    def _without_gap(self):
+        numbers = itertools.takewhile(self._batches.__contains__, itertools.count())
+        return [self._batches[number] for number in numbers]
 
     def close(self):
         self._live.close(linger=0)
