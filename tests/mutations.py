@@ -288,6 +288,54 @@ FAULTS = (
         "            if self.transfers.close(CLOSE_WAIT_SECONDS):\n",
         "            if self.transfers.close(CLOSE_WAIT_SECONDS) or True:\n",
     ),
+    Fault(
+        "leased leaf may go",
+        "index/index.py",
+        "and node not in self._leased",
+        "and True",
+    ),
+    Fault(
+        "each lease alone within the share",
+        "index/leases.py",
+        "if self.used_bytes + num_bytes > self._most_bytes",
+        "if num_bytes > self._most_bytes",
+    ),
+    Fault(
+        "tenant gets nothing back",
+        "index/cell_store.py",
+        "tenant.used_bytes -= self.cell_bytes(cell.position)",
+        "tenant.used_bytes -= 0",
+    ),
+    Fault(
+        "event names a block as its own parent",
+        "integrations/vllm/kv_events.py",
+        "self._key(request, blocks.start - 1)",
+        "self._key(request, blocks.start)",
+    ),
+    Fault(
+        "event of a chunk before it is ready",
+        "index/announcements.py",
+        "if notice is not None and notice.is_announced:",
+        "if notice is not None:",
+    ),
+    Fault(
+        "slower way chosen",
+        "core/cost.py",
+        "load_seconds > MARGIN * compute_seconds",
+        "load_seconds < MARGIN * compute_seconds",
+    ),
+    Fault(
+        "old rates count for ever",
+        "core/cost.py",
+        "is_old = now - self._last > STALE_SECONDS",
+        "is_old = False",
+    ),
+    Fault(
+        "request loads though it must not",
+        "core/offloader.py",
+        "if record.controls.skip_load:",
+        "if False:",
+    ),
 )
 
 
