@@ -11,37 +11,31 @@ _MATRIX_SIZE = 4096
 _NUM_PRODUCTS = 60  # some tens of milliseconds on a large GPU
 
 
-class TorchMachine:
-    """A cache in GPU memory, written and compared by the current stream.
+class TorchWork:
+    """A cache, and work on it in the current stream.
 
     Args:
+        device: where; an accelerator, or the processor in tests.
         num_words: words of the cache.
         longest_span: words of the longest page.
-
-    Raises:
-        DeviceError: there is no NVIDIA GPU, or its driver library cannot be loaded.
+        matrix_size: of the products that ``delay`` queues.
     """
 
-    def __init__(self, num_words: int, longest_span: int) -> None:
-        if not torch.cuda.is_available():
-            raise DeviceError("PyTorch sees no GPU here")
-        self.device = torch.device("cuda", torch.cuda.current_device())
-        library = open_libcuda(self.device)
-        if library is None:
-            raise DeviceError("the checks need an NVIDIA GPU and its libcuda.so.1")
-        self.library = library
+    def __init__(
+        self,
+        device: torch.device,
+        num_words: int,
+        longest_span: int,
+        matrix_size: int = _MATRIX_SIZE,
+    ) -> None:
+        self.device = device
         self.num_words = num_words
-        on_gpu = {"dtype": torch.int64, "device": self.device}
-        self._cache = torch.zeros(num_words, **on_gpu)
-        self._ramp = torch.arange(longest_span, **on_gpu)
-        self._num_wrong = torch.zeros((), **on_gpu)
+        self._cache = torch.zeros(num_words, dtype=torch.int64, device=device)
+        self._ramp = torch.arange(longest_span, dtype=torch.int64, device=device)
+        self._num_wrong = torch.zeros((), dtype=torch.int64, device=device)
         self.cache_address = self._cache.data_ptr()
-        self.driver: Driver = TorchDriver(
-            self.device, CudaCopier(library, self.device.index)
-        )
-        self.driver.attach_thread()
-        size = (_MATRIX_SIZE, _MATRIX_SIZE)
-        matrix = torch.randn(size, device=self.device, dtype=torch.bfloat16)
+        size = (matrix_size, matrix_size)
+        matrix = torch.randn(size, device=device, dtype=torch.bfloat16)
         self._matrices = (matrix, matrix.clone(), torch.empty_like(matrix))
 
     def write(self, span: Span, first: int) -> None:
@@ -65,6 +59,33 @@ class TorchMachine:
         self._num_wrong.zero_()
         return found
 
+    def _view(self, span: Span) -> torch.Tensor:
+        return self._cache[span.first_word : span.first_word + span.num_words]
+
+
+class TorchMachine(TorchWork):
+    """The current GPU.
+
+    Args:
+        num_words: words of the cache.
+        longest_span: words of the longest page.
+
+    Raises:
+        DeviceError: there is no NVIDIA GPU, or its driver library cannot be loaded.
+    """
+
+    def __init__(self, num_words: int, longest_span: int) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceError("PyTorch sees no GPU here")
+        device = torch.device("cuda", torch.cuda.current_device())
+        library = open_libcuda(device)
+        if library is None:
+            raise DeviceError("the checks need an NVIDIA GPU and its libcuda.so.1")
+        super().__init__(device, num_words, longest_span)
+        self.library = library
+        self.driver: Driver = TorchDriver(device, CudaCopier(library, device.index))
+        self.driver.attach_thread()
+
     def settle(self) -> None:
         """Wait for the whole device; only a check may do that."""
         torch.cuda.synchronize(self.device)
@@ -80,6 +101,3 @@ class TorchMachine:
             "cuda": str(torch.version.cuda),
             "batch_copy": str(self.library.has_batch),
         }
-
-    def _view(self, span: Span) -> torch.Tensor:
-        return self._cache[span.first_word : span.first_word + span.num_words]
