@@ -109,6 +109,17 @@ def test_a_steps_numbers_reach_the_right_engine():
     assert 0 == value_of(registry, "kvcellar_host_chunks", engine="0")
 
 
+def test_series_of_another_version_are_passed_over():
+    """An engine that was updated before the web server does not end it."""
+    registry = CollectorRegistry()
+    exporter = make_exporter(registry)
+    step = {"kvcellar_of_tomorrow_total": 1, 'kvcellar_x{y="z"}': [2], FAILED_LOADS: 3}
+    exporter.observe(step)
+    assert 3 == value_of(registry, "kvcellar_failed_jobs_total", direction="load")
+    total = CellarStats().aggregate(CellarStats(data=step))
+    assert {FAILED_LOADS: 3} == total.data
+
+
 SERVERS = """
 import os, sys
 sys.path.insert(0, os.environ["TESTS"])

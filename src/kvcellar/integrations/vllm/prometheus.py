@@ -36,9 +36,16 @@ class CellarPromMetrics(KVConnectorPromMetrics):
         self._set_info(vllm_config, metric_types)
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
-        """Add one step's numbers."""
+        """Add one step's numbers.
+
+        A series that is not known here is passed over: an engine of another version
+        must not end the web server.
+        """
         for key, value in transfer_stats_data.items():
-            child = self._series[key][engine_idx]
+            by_engine = self._series.get(key)
+            if by_engine is None:
+                continue
+            child = by_engine[engine_idx]
             kind = SERIES[key].kind
             if kind is MetricKind.GAUGE:
                 child.set(value)

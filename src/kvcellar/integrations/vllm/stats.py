@@ -48,6 +48,8 @@ class CellarStats(KVConnectorStats):
     def aggregate(self, other: KVConnectorStats) -> "CellarStats":
         """Add another half's or rank's numbers."""
         for key, value in other.data.items():
+            if key not in SERIES:  # from an engine of another version
+                continue
             kind = SERIES[key].kind
             if kind is MetricKind.GAUGE:
                 self.data[key] = value
