@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ pytestmark = pytest.mark.engine
 
 BLOCK_TOKENS = 32
 MOST_RESETS = 100
+STOP_SECONDS = 60
 LAST_BOUNDARY = 1696  # the last inside a prompt of 1,700 tokens
 TEXT = Path(re.__file__).read_text()  # a token per character
 
@@ -121,8 +121,14 @@ class Server:
         return self.metric("kvcellar_loaded_tokens_total") - before
 
     def stop(self):
-        self._process.send_signal(signal.SIGINT)
-        self._reader.join(60)
+        # Not SIGINT: whoever is started in the background is born deaf to it.
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        finally:
+            self._process.kill()
+            self._reader.join()
+            self._process.stderr.close()
 
     def _post(self, path, body):
         request = urllib.request.Request(
