@@ -18,9 +18,12 @@ NOW = 1_000_000.0
         ({"max_offload_tokens": 7}, {"max_store_tokens": 7}),
         ({"skip_load": True, "skip_store": False}, {"skip_load": True}),
         ({"keep_seconds": 30}, {"keep_seconds": 30.0}),
-        ({"keep_until": NOW + 60}, {"keep_seconds": 60.0}),
+        ({"keep_until": NOW + 60}, {"keep_after_arrival_seconds": 60.0}),
         ({"keep_until": NOW - 60}, {}),
-        ({"keep_until": NOW + 60, "keep_seconds": 90.5}, {"keep_seconds": 90.5}),
+        (
+            {"keep_until": NOW + 60, "keep_seconds": 90.5},
+            {"keep_seconds": 90.5, "keep_after_arrival_seconds": 60.0},
+        ),
         ({"priority": -10}, {"priority": -10}),
         ({"tags": ["team-a", "batch"]}, {"tags": ("team-a", "batch")}),
         ({"do_remote_prefill": False, "remote_host": "h", "tp_size": 2}, {}),
@@ -130,6 +133,30 @@ def test_what_is_kept_returns_whole_until_its_time(name):
         run(engine, f"r{number}", prompt(engine, 5, first=3 + number))
     assert 0 == run(engine, "late", tokens)
     assert 0 == engine.offloader.index.leases.used_bytes
+
+
+@pytest.mark.parametrize(
+    ("wishes", "expected"),
+    [
+        ({"keep_after_arrival_seconds": 1000.0}, 1000.0),
+        ({"keep_after_arrival_seconds": 50.0}, None),  # over before it has ended
+        ({"keep_seconds": 10.0}, 110.0),
+        ({"keep_after_arrival_seconds": 1000.0, "keep_seconds": 10.0}, 1000.0),
+        ({"keep_after_arrival_seconds": 50.0, "keep_seconds": 10.0}, 110.0),
+    ],
+)
+def test_a_moment_counts_from_the_arrival_and_a_time_from_the_end(wishes, expected):
+    """A request that takes 100 seconds: the later of the two ends its lease."""
+    engine = make_engine("full", lease_share=1.0)
+    tokens = prompt(engine, 2)
+    arrival = engine._now + 1.0
+    request = engine.start("r", tokens, controls=RequestControls(**wishes))
+    engine.compute(request, len(tokens))
+    engine.run_jobs()
+    engine._now = arrival + 99.0  # the next event comes a second later
+    engine.finish(request)
+    ends = list(engine.offloader.index.leases.ends.values())
+    assert ends == ([] if expected is None else [pytest.approx(arrival + expected)])
 
 
 def test_a_lease_keeps_what_a_request_used_but_did_not_store():

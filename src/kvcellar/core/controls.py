@@ -27,6 +27,7 @@ class RequestControls:
         skip_load: whether it recomputes what host memory holds.
         skip_store: whether nothing of it is stored.
         keep_seconds: how long its path stays once it has ended, whatever else comes.
+        keep_after_arrival_seconds: the same, counted from its arrival.
         priority: who goes first when room is needed: the lowest.
         tags: free names; the first may name the tenant.
     """
@@ -36,6 +37,7 @@ class RequestControls:
     skip_load: bool = False
     skip_store: bool = False
     keep_seconds: float = 0.0
+    keep_after_arrival_seconds: float = 0.0
     priority: int = 0
     tags: tuple[str, ...] = ()
 
@@ -67,7 +69,7 @@ def read_controls(
 
     Args:
         params: the request's; keys of other connectors are passed over.
-        wall_seconds: seconds since the epoch, which ``keep_until`` is compared with.
+        wall_seconds: its arrival, in seconds since the epoch as ``keep_until`` is.
 
     Returns:
         The controls that could be read, and those that could not.
@@ -88,8 +90,7 @@ def read_controls(
             bad.append(BadControl(key, f"{key}={value!r} cannot be used; {wrong}"))
     until = found.pop("keep_until", None)
     if until is not None:
-        seconds = max(until - wall_seconds, 0.0)
-        found["keep_seconds"] = max(found.get("keep_seconds", 0.0), seconds)
+        found["keep_after_arrival_seconds"] = max(until - wall_seconds, 0.0)
     return RequestControls(**found), bad
 
 

@@ -132,6 +132,7 @@ class Offloader:
     def _arrived(self, event: events.Arrived, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)
         record.controls = event.controls
+        record.keep_until = now + event.controls.keep_after_arrival_seconds
         if event.controls.priority:
             self.index.use_priorities()
         tenant = self.index.tenants.named(event.tenant)
@@ -302,8 +303,8 @@ class Offloader:
             tip = record.tip
             if self.index.nodes.get(tip.key) is tip:
                 self.index.raise_priority(tip, record.controls.priority)
-            if record.controls.keep_seconds:
-                until = now + record.controls.keep_seconds
+            until = max(now + record.controls.keep_seconds, record.keep_until)
+            if until > now:
                 self._stores.keep(record, Keep(until, record.num_prompt_tokens))
             self.index.unpin(tip)
         return []

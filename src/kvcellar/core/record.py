@@ -19,6 +19,7 @@ class RequestRecord:
             chunks of a running request stay a foundation for its next ones.
         known: where the last look-up ended; only a hint for the next one.
         controls: its wishes.
+        keep_until: when the lease it asks for ends at the earliest.
         origin: what it brings along for what is stored of it.
         promise: node a load was promised from; pinned.
         choice: load or recompute, while it waits; None before it is made.
@@ -41,6 +42,7 @@ class RequestRecord:
     tip: Node
     known: Node
     controls: RequestControls = NO_CONTROLS
+    keep_until: float = 0.0
     origin: Origin = PLAIN
     promise: Node | None = None
     choice: LoadChoice | None = None

@@ -50,7 +50,7 @@ def test_limits_and_skips_reach_the_planner(start):
 
 
 def test_a_lease_outlives_everything_that_comes_after_it(start):
-    """``keep_seconds`` and ``keep_until`` count from the request's end."""
+    """``keep_seconds`` after its end, and ``keep_until`` a moment."""
     run = start(host_memory="16KiB", lease_share=0.9)  # 64 chunks
     kept, until = prompt(321), prompt(321, seed=1)
     run.ask(kept, params={"keep_seconds": 3600})
