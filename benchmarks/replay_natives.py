@@ -10,17 +10,18 @@ the better of them needs for kvcellar's hit ratio, to 0.3 points and by interpol
 between sizes, and how many times as much that is as kvcellar needs for it. *Bound* is
 what no order of stores and evictions can exceed with all of the trace known.
 
-The agentic trace is long: its first 4,000 requests are played, and its blocks of 64
+The agentic trace is long: its first 2,000 requests are played, and its blocks of 64
 tokens are joined to about 1,024.
 """
 
 import argparse
+import json
 import math
 import multiprocessing
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ from kvcellar.replay.configuration import Configuration, replay
 from kvcellar.replay.grid import serving_layout
 from kvcellar.replay.grid_trace import cut_trace
 from kvcellar.replay.offline.bound import OfflineBound
-from kvcellar.replay.outcome import Outcome
 from kvcellar.replay.readers import open_trace
 from kvcellar.replay.trace import Trace
 
@@ -93,7 +93,7 @@ WORKLOADS = {
         OURS | PROMPTS_ONLY,
         # 40 GiB of it hold 11 million tokens, about what the trace needs.
         device_gib={"": 40, "deepseek-v4-flash": 8},
-        num_requests=4_000,
+        num_requests=2_000,
         block_tokens=1024,
     ),
 }
@@ -112,30 +112,39 @@ class Cell:
     settings: tuple[tuple[str, Any], ...]
     block_tokens: int | None
 
+    @property
+    def name(self) -> tuple[str, int, str]:
+        """What it is found by in a table."""
+        return self.model, self.host_gib, self.kind
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of a cell; the bound has no outcome."""
+    """What came of a cell; the bound has a hit ratio only."""
 
     hit_ratio: float
-    outcome: Outcome | None = None
+    device_ratio: float = 0.0
+    num_requests: int = 0
+    num_too_long: int = 0
 
 
 def main() -> int:
     """Run all cells on all cores and print one table per model."""
     options = _read_options()
     workload = WORKLOADS[options.trace]
-    cells = [cell for model in options.model for cell in _cells(model, options)]
     limit = options.limit or workload.num_requests
+    found = _read_kept(options)
+    wanted = [cell for model in options.model for cell in _cells(model, options)]
+    cells = [cell for cell in wanted if cell.name not in found]
     for size in {cell.block_tokens for cell in cells}:
         path = Path(os.environ["KVCELLAR_TRACES"]) / workload.path
         trace = open_trace(path, block_tokens=size)
         _traces[size] = cut_trace(trace, limit)
-    found: dict[tuple[str, int, str], Found] = {}
     with multiprocessing.get_context("fork").Pool(options.processes) as pool:
         for cell, result in pool.imap_unordered(_run, cells):
-            found[cell.model, cell.host_gib, cell.kind] = result
-            print(f"{len(found)} of {len(cells)}", file=sys.stderr)
+            found[cell.name] = result
+            _keep(cell, result, options)
+            print(f"{len(found)} of {len(wanted)}", file=sys.stderr)
     print(describe_machine(machine()))
     played = "all" if limit is None else f"the first {limit:,}"
     print(f"{options.trace}, {played} requests\n")
@@ -153,7 +162,26 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--device-gib", type=int)
     parser.add_argument("--limit", type=int, help="the first requests only")
     parser.add_argument("--processes", type=int)
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="file of the cells that have run; those in it are not run again",
+    )
     return parser.parse_args()
+
+
+def _read_kept(options: argparse.Namespace) -> dict[tuple[str, int, str], Found]:
+    """Cells of earlier runs with the same options."""
+    if options.keep is None or not options.keep.exists():
+        return {}
+    lines = map(json.loads, options.keep.read_text().splitlines())
+    return {(line[0], line[1], line[2]): Found(*line[3]) for line in lines}
+
+
+def _keep(cell: Cell, result: Found, options: argparse.Namespace) -> None:
+    if options.keep is not None:
+        with options.keep.open("a") as file:
+            file.write(json.dumps([*cell.name, astuple(result)]) + "\n")
 
 
 def _cells(model: str, options: argparse.Namespace) -> list[Cell]:
@@ -198,7 +226,9 @@ def _run(cell: Cell) -> tuple[Cell, Found]:
         num_bytes = configuration.settings.host_memory_bytes
         return cell, Found(OfflineBound(trace, configuration).hit_ratio(num_bytes))
     outcome = replay(trace, configuration)
-    return cell, Found(outcome.hit_ratio, outcome)
+    device_ratio = outcome.device_tokens / outcome.prompt_tokens
+    counts = outcome.num_requests, outcome.num_too_long
+    return cell, Found(outcome.hit_ratio, device_ratio, *counts)
 
 
 def _configuration(cell: Cell) -> Configuration:
@@ -237,13 +267,12 @@ def _print_table(
         else:
             shown = f"{needed:,.0f}", f"{needed / own:.1f}"
         print(f"| {size:,} | {percent} | {' | '.join(shown)} |")
-    some = found[model, sizes[0], kinds[0]].outcome
-    assert some is not None
+    some = found[model, sizes[0], kinds[0]]
     print(
         f"\n{some.num_requests:,} requests, {some.num_too_long:,} larger than the "
         f"device left out; device memory {_device_gib(model, options)} GiB, found "
         "there, %: "
-        f"{100 * some.device_tokens / some.prompt_tokens:.1f}\n"
+        f"{100 * some.device_ratio:.1f}\n"
     )
 
 

@@ -53,10 +53,9 @@ def test_blocks_are_joined_to_whole_chunks_of_the_model(script):
     assert script._block_tokens("qwen3-next", script.WORKLOADS["conversation"]) is None
 
 
-def test_a_row_for_every_size_with_all_that_was_asked_for(tmp_path):
-    """A small trace of one conversation: what fits is found, and bytes compared."""
-    folder = tmp_path / "mooncake"
-    folder.mkdir()
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a small trace of one conversation."""
     lines = [
         {
             "timestamp": 1000 * turn,
@@ -66,30 +65,56 @@ def test_a_row_for_every_size_with_all_that_was_asked_for(tmp_path):
         }
         for turn, length in enumerate((20, 40, 60, 80) * 2)
     ]
-    path = folder / "conversation_trace.jsonl.gz"
+    path = tmp_path / "mooncake" / "conversation_trace.jsonl.gz"
+    path.parent.mkdir()
     path.write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path
+
+
+def run(folder, *args):
+    """Start the script on the small trace."""
+    paths = {
+        "PYTHONPATH": str(BENCHMARKS.parent / "src"),
+        "KVCELLAR_TRACES": str(folder),
+    }
     done = subprocess.run(
         [
             sys.executable,
             str(BENCHMARKS / "replay_natives.py"),
-            *("--model", "llama-3.1-8b", "--sizes-gib", "1", "8"),
-            *("--device-gib", "6", "--kind", "eager", "simple"),
+            *("--model", "llama-3.1-8b", "--sizes-gib", "1", "8", "--device-gib", "6"),
+            *args,
         ],
-        env=os.environ
-        | {
-            "PYTHONPATH": str(BENCHMARKS.parent / "src"),
-            "KVCELLAR_TRACES": str(tmp_path),
-        },
+        env=os.environ | paths,
         capture_output=True,
         text=True,
         check=False,
     )
     assert 0 == done.returncode, done.stderr
-    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert (
-        "| llama-3.1-8b: host GiB | eager | simple | natives need, GiB | ratio |"
-        == (rows[0])
+    return done
+
+
+def test_a_row_for_every_size_with_all_that_was_asked_for(folder):
+    """One line for each, with the bound that nobody exceeds."""
+    done = run(folder, "--kind", "eager", "simple", "bound")
+    head, small, large = (
+        [word.strip() for word in line.split("|")[1:-1]]
+        for line in done.stdout.splitlines()
+        if line.startswith("| ")
     )
-    assert ["1", "8"] == [row.split(" | ")[0].strip("| ") for row in rows[1:]]
-    assert all(row.count("|") == 6 for row in rows)
+    assert "llama-3.1-8b: host GiB" == head[0]
+    assert ["eager", "simple", "bound", "natives need, GiB", "ratio"] == head[1:]
+    assert ["1", "8"] == [small[0], large[0]]
+    for row in (small, large):
+        eager, simple, bound = map(float, row[1:4])
+        assert max(eager, simple) <= bound
     assert "8 requests, 0 larger than the device" in done.stdout
+
+
+def test_cells_that_were_kept_are_not_run_again(folder):
+    """A second run prints the same table and computes nothing."""
+    args = ("--kind", "eager", "simple", "--keep", str(folder / "kept"))
+    first, second = run(folder, *args), run(folder, *args)
+    assert first.stdout == second.stdout
+    assert 4 == len((folder / "kept").read_text().splitlines())
+    assert "4 of 4" in first.stderr
+    assert "of 4" not in second.stderr
