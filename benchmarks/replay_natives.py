@@ -85,10 +85,10 @@ WORKLOADS = {
     "agentic": Workload(
         "weka/cc_traces_v8_local.jsonl.gz",
         {
-            "": (128, 256, 512, 1024, 2048),
-            "gpt-oss-20b": (32, 64, 128, 256, 512),
-            "deepseek-v4-flash": (8, 16, 32, 64, 128),
-            "qwen3-next": (32, 64, 128, 256, 512),
+            "": (128, 256, 512),
+            "gpt-oss-20b": (32, 64, 128),
+            "deepseek-v4-flash": (8, 16, 32),
+            "qwen3-next": (64, 128),
         },
         OURS | PROMPTS_ONLY,
         # 40 GiB of it hold 11 million tokens, about what the trace needs.
