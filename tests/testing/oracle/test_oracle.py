@@ -36,6 +36,9 @@ def test_a_random_run_reads_only_right_bytes(name, mode, ahead):
     oracle = make_oracle(drawn(options, async_scheduling=ahead))
     try:
         figures = oracle.run(120)
+        # Lazy mode stores what the device is about to lose: a large one loses little.
+        while not figures.stored_chunks and figures.num_steps < 2000:
+            figures = oracle.run(120)
     finally:
         oracle.close()
     assert figures.num_steps >= 120
