@@ -70,6 +70,11 @@ class GroupLayout:
             padded_bytes=self.padded_bytes * num_payloads,
         )
 
+    @property
+    def period_tokens(self) -> int:
+        """Boundaries so far apart lie the same to what the group starts afresh at."""
+        return (self.span_tokens or 1) if self.kind is AttentionKind.CHUNKED else 1
+
     def blocks_filled(self, num_tokens: int) -> int:
         """Blocks that a step over ``num_tokens`` fills and does not keep, at most."""
         if self.kind.is_overwritten:

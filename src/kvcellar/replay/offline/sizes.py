@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvcellar.attention.hybrid import HybridRules
-from kvcellar.layout.groups import AttentionKind, CacheLayout
+from kvcellar.layout.groups import CacheLayout
 from kvcellar.replay.configuration import Configuration
 from kvcellar.replay.device_rows import DeviceRows
-
-_CHUNKED = AttentionKind.CHUNKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +73,8 @@ def least_sizes(layout: CacheLayout, unit: int, block_tokens: int) -> LeastSizes
 
 def _period(layout: CacheLayout, unit: int, block_tokens: int) -> int:
     """Chunks after which boundaries lie the same in local chunks and in the trace's."""
-    spans = (g.span_tokens or 1 for g in layout.groups if g.kind is _CHUNKED)
-    return math.lcm(unit, block_tokens, *spans) // unit
+    periods = (group.period_tokens for group in layout.groups)
+    return math.lcm(unit, block_tokens, *periods) // unit
 
 
 def room_of(
