@@ -100,7 +100,7 @@ class Settings:
     host_memory_bytes: int = DEFAULT_HOST_MEMORY_BYTES
     host_memory_bytes_per_rank: int | None = None
     mode: str = "eager"
-    eviction_policy: str = "lru"
+    eviction_policy: str = "adaptive"
     placement: str = "geometric"
     superseded_first: bool | None = None
     admission: str = "all"

@@ -172,6 +172,7 @@ def test_vllm_names_keep_their_meaning() -> None:
     expected = Settings(
         host_memory_bytes=16 * GIB,
         blocks_per_chunk=4,
+        eviction_policy="lru",
         max_load_tokens=2000,
         max_store_tokens=3000,
         store_decoded=False,

@@ -174,7 +174,7 @@ def test_replaced_checkpoints_that_went_another_way_are_forgotten():
         add_checkpoint(index, nodes[0], a)
         index._replaced(nodes[0])
         index.lose(nodes[0].cells)
-    assert len(a.superseded._candidates) <= _MIN_CANDIDATES + 1
+    assert len(a.superseded) <= _MIN_CANDIDATES + 1
 
 
 def test_the_check_sees_wrong_bytes():

@@ -50,7 +50,9 @@ GRID = (
         "have none of the choices below",
         default="kvcellar",
     ),
-    Option("policy", "NAME,...", "eviction policies of host memory", default="lru"),
+    Option(
+        "policy", "NAME,...", "eviction policies of host memory", default="adaptive"
+    ),
     Option(
         "placement",
         "NAME,...",

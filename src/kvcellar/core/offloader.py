@@ -47,6 +47,7 @@ from kvcellar.index.limits import Limits
 from kvcellar.index.node import Node
 from kvcellar.index.policies.choose import make_policy
 from kvcellar.index.policies.lru import LruPolicy
+from kvcellar.index.policies.policy import Prompt
 from kvcellar.index.slabs import CellMove, SlabAllocator
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
@@ -259,7 +260,9 @@ class Offloader:
         record.num_admitted = self._admission.admit(keys)
         if record.num_admitted is not None:
             self.counters.unadmitted_requests += record.num_admitted < len(keys)
-        self.index.live.observe(keys, record.local_tokens // chunk, now)
+        num_local = record.local_tokens // chunk
+        num_loaded = event.first_token // chunk - num_local
+        self.index.live.observe(Prompt(keys, num_local, num_loaded), now)
 
     def _blocks_threatened(
         self, event: events.BlocksThreatened, now: float

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
-SAMPLED_TOKENS = 256  # of a prompt, per chunk that is looked at for all of them
+SAMPLED_TOKENS = 512  # of a prompt, per chunk that is looked at for all of them
 NEVER = -math.inf
 
 

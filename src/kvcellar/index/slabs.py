@@ -55,6 +55,7 @@ class SlabAllocator:
         self._cells_per_slab = [c.cells_per_slab for c in geometry.classes]
         self._num_used = [0] * num_classes
         self._num_free = [0] * num_classes  # in slabs that the class owns
+        self._can_give: set[int] = set()  # classes with a slab's worth of free cells
 
     @property
     def used_bytes(self) -> int:
@@ -88,6 +89,8 @@ class SlabAllocator:
         slab.cells[slot] = cell
         self._num_used[class_id] += 1
         self._num_free[class_id] -= 1
+        if self._can_give:
+            self._note_free(class_id)
         return cell
 
     def free(self, cell: Cell) -> None:
@@ -140,15 +143,22 @@ class SlabAllocator:
             free = sum(len(slab.free) for slab in slabs.values())
             if free != self._num_free[class_id]:
                 raise InvariantError(f"class {class_id}: {free=} is not what it counts")
+            can_give = free >= self._cells_per_slab[class_id]
+            if can_give != (class_id in self._can_give):
+                raise InvariantError(f"class {class_id}: {can_give=} is not noted")
             if partial != self._partial[class_id].keys():
                 raise InvariantError(f"class {class_id}: partial slabs are {partial}")
 
     def _can_spare(self, wanted: int) -> bool:
         """Whether a class besides the wanted one has a slab's worth of free cells."""
-        for class_id, num_free in enumerate(self._num_free):
-            if num_free >= self._cells_per_slab[class_id] and class_id != wanted:
-                return True
-        return False
+        return bool(self._can_give) and self._can_give != {wanted}
+
+    def _note_free(self, class_id: int) -> None:
+        """The number of a class's free cells has changed."""
+        if self._num_free[class_id] >= self._cells_per_slab[class_id]:
+            self._can_give.add(class_id)
+        else:
+            self._can_give.discard(class_id)
 
     def _claim_slab(self, class_id: int) -> None:
         num_cells = self._cells_per_slab[class_id]
@@ -169,6 +179,7 @@ class SlabAllocator:
             self._empty.append(slab.number)
         else:
             self._partial[class_id][slab.number] = slab
+        self._note_free(class_id)
 
     def _emptiest(self, class_id: int) -> _Slab:
         """The slab with fewest cells, among those with room."""
@@ -198,3 +209,4 @@ class SlabAllocator:
         cell.number = slab.number * len(slab.cells) + slot
         self._num_used[class_id] += 1
         self._num_free[class_id] -= 1
+        self._note_free(class_id)

@@ -17,11 +17,12 @@ from kvcellar.index.policies.choose import make_policy
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
+from kvcellar.index.policies.policy import Prompt
 from kvcellar.index.policies.shadow import ShadowCache
 from kvcellar.layout.host import plan_geometry
 
 SHADOWED = {"lru": LruPolicy, "lru-2": Lru2Policy}
-LAYOUT = layout_of(group(0, FULL, 256, None, 100), hash_tokens=256, alignment=256)
+LAYOUT = layout_of(group(0, FULL, 512, None, 100), hash_tokens=512, alignment=512)
 
 
 class Blocks:
@@ -47,7 +48,7 @@ class Host:
         """Ask for a prompt, compute it, end it; the chunks that were there."""
         self.now += 1.0
         request_id = f"r{self.now}"
-        num_tokens = 256 * len(keys)
+        num_tokens = 512 * len(keys)
         (promise,) = self.handle(events.LookUp(request_id, keys, num_tokens + 1, 0))
         event = events.TokensComputed(
             request_id, keys, num_tokens + 1, 0, num_tokens, Blocks()
@@ -56,7 +57,7 @@ class Host:
             self.handle(events.JobDone(action.job_id))
         self.handle(events.RequestFinished(request_id))
         check_index(self.planner.index)
-        return promise.external_tokens // 256
+        return promise.external_tokens // 512
 
     def handle(self, event):
         return self.planner.handle(event, self.now)
@@ -117,18 +118,22 @@ def test_a_scan_does_not_push_out_what_comes_back(policy):
     assert hits[policy] > 100
 
 
+def seen(keys, num_loaded=0):
+    return Prompt(keys, 0, num_loaded)
+
+
 def test_a_policy_that_adapts_leaves_counting_where_recency_is_best():
     """After a stream that favours counting comes one that favours recency."""
     judge = OrderJudge(40 * 100, 100, 0)
     for number in range(400):
-        judge.observe(chain(f"once{number}", 8), 0, float(number))
+        judge.observe(seen(chain(f"once{number}", 8)), float(number))
         if number % 6 == 5:
-            judge.observe(chain("again", 4), 0, number + 0.5)
+            judge.observe(seen(chain("again", 4)), number + 0.5)
     assert judge.order in ("lru-2", "lrfu")
     rng = random.Random(0)
     for number in range(6000):
         recent = number // 4 + rng.randint(0, 3)
-        judge.observe(chain(f"walk{recent}", 8), 0, 1000.0 + number)
+        judge.observe(seen(chain(f"walk{recent}", 8)), 1000.0 + number)
     assert judge.order in ("lru", "lhd")  # the latter learns to do the same
 
 
@@ -138,3 +143,24 @@ def test_every_name_has_a_policy(name):
     assert make_policy(name, HybridRules(LAYOUT), 1000).victim() is None
     with pytest.raises(ValueError, match="no eviction policy 'fifo'"):
         make_policy("fifo", HybridRules(LAYOUT), 1000)
+
+
+def test_a_shadow_that_promises_too_much_is_not_followed_for_long():
+    """Counting claims more than LRU, but what it claims does not come true."""
+    judge, orders = OrderJudge(40 * 100, 100, 0), []
+    for number in range(2000):
+        num_loaded = 4 if judge.order == "lru" else 0
+        judge.observe(seen(chain(f"once{number}", 8)), float(number))
+        judge.observe(seen(chain("often", 4), num_loaded), number + 0.2)
+        if number % 6 == 5:
+            judge.observe(seen(chain("again", 4)), number + 0.5)
+        orders.append(judge.order)
+    assert {"lru"} < set(orders)
+    assert orders[1000:].count("lru") > 900
+
+
+def test_a_sample_says_how_far_the_device_and_host_memory_reached():
+    """One key in four; what was loaded is what lies behind the device's part."""
+    prompt = Prompt([bytes([i]) for i in range(10)], 3, 6)
+    assert prompt.sampled(4) == Prompt([b"\x03", b"\x07"], 0, 2)
+    assert prompt.sampled(1) is prompt

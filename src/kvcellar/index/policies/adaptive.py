@@ -6,7 +6,7 @@ written in every node's history whatever the order, so a change only sorts anew 
 may go.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kvcellar.index.evictable import GHOSTS_PER_NODE
@@ -15,9 +15,10 @@ from kvcellar.index.policies.lhd import LhdPolicy
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
-from kvcellar.index.policies.policy import EvictionPolicy
+from kvcellar.index.policies.policy import EvictionPolicy, Prompt
 from kvcellar.index.policies.reuse import ReuseTimes
 from kvcellar.index.policies.shadow import ShadowCache
+from kvcellar.index.policies.trust import Trust
 
 JUDGED_EVERY = 50  # prompts
 MEMORY_PROMPTS = 2000  # prompts after which a hit counts 1/e
@@ -64,28 +65,34 @@ class OrderJudge:
             for name in ORDERS
         }
         self._hits = dict.fromkeys(ORDERS, 0.0)
+        self._trust = {name: Trust() for name in ORDERS}
         self._num_prompts = 0
 
     def make_policy(self) -> EvictionPolicy[Any]:
         """An empty policy of the order to follow."""
         return self._make(self.order, self._chunks_per_key)
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+    def observe(self, prompt: Prompt, now: float) -> None:
         """A prompt has come: which order would have kept it?"""
-        size = self._chunks_per_key
-        keys, num_local = keys[size - 1 :: size], num_local // size
+        prompt = prompt.sampled(self._chunks_per_key)
+        keys, num_local = prompt.keys, prompt.num_local
         self._times.observe(keys, num_local, now)
         fade = 1.0 - 1.0 / MEMORY_PROMPTS
         for name, shadow in self._shadows.items():
             earned = max(shadow.use(keys, now) - num_local, 0)
             self._hits[name] = self._hits[name] * fade + earned
+            if name == self.order:
+                self._trust[name].compare(len(keys), earned, prompt.num_loaded)
+            else:
+                self._trust[name].forget()
         self._num_prompts += 1
         if self._num_prompts % JUDGED_EVERY == 0:
             self._judge()
 
     def _judge(self) -> None:
-        best = max(self._hits, key=self._hits.__getitem__)
-        if self._hits[best] > MARGIN * self._hits[self.order]:
+        hits = {name: n * self._trust[name].ratio for name, n in self._hits.items()}
+        best = max(hits, key=hits.__getitem__)
+        if hits[best] > MARGIN * hits[self.order]:
             self.order = best
             for follow in self.followers:
                 follow()
@@ -115,9 +122,9 @@ class AdaptivePolicy:
         """A policy for other nodes under the same judge."""
         return AdaptivePolicy(self._judge)
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+    def observe(self, prompt: Prompt, now: float) -> None:
         """A prompt has come."""
-        self._judge.observe(keys, num_local, now)
+        self._judge.observe(prompt, now)
 
     def _follow(self) -> None:
         policy: EvictionPolicy[Node] = self._judge.make_policy()

@@ -5,10 +5,10 @@ here; within a class the policy's order holds.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kvcellar.index.node import Node
-from kvcellar.index.policies.policy import EvictionPolicy
+from kvcellar.index.policies.policy import EvictionPolicy, Prompt
 
 
 class PriorityClasses:
@@ -32,12 +32,15 @@ class PriorityClasses:
         """Empty classes of the same order."""
         return PriorityClasses(self._first.another())
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+    def observe(self, prompt: Prompt, now: float) -> None:
         """A prompt has come, whatever its priority."""
-        self._first.observe(keys, num_local, now)
+        self._first.observe(prompt, now)
 
     def add(self, node: Node) -> None:
         """Enter ``node`` into its class."""
+        if not node.priority:  # as nearly all are
+            self._first.add(node)
+            return
         policy = self._classes.get(node.priority)
         if policy is None:
             policy = self._classes[node.priority] = self._first.another()
@@ -52,12 +55,17 @@ class PriorityClasses:
 
     def remove(self, node: Node) -> None:
         """Forget ``node``."""
+        if not node.priority:
+            self._first.remove(node)
+            return
         policy = self._classes.get(node.priority)
         if policy is not None:
             policy.remove(node)
 
     def victim(self) -> Node | None:
         """The first of the lowest class that has any."""
+        if len(self._classes) == 1:
+            return self._first.victim()
         for policy in self._classes.values():
             node = policy.victim()
             if node is not None:

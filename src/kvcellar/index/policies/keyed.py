@@ -1,11 +1,11 @@
 """The base of most policies: whoever has the smallest key goes first."""
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Generic
 
 from kvcellar.index.evictable import Evictable
-from kvcellar.index.policies.policy import T
+from kvcellar.index.policies.policy import Prompt, T
 
 Key = Callable[[Evictable], tuple[float, float]]
 """Of a history; the smallest is evicted first, among equals the deepest."""
@@ -30,7 +30,7 @@ class KeyedPolicy(Generic[T]):
         self._current: dict[T, int] = {}
         self._ticket = 0
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+    def observe(self, prompt: Prompt, now: float) -> None:
         """Nothing is learnt."""
 
     def another(self) -> "KeyedPolicy[T]":

@@ -8,12 +8,12 @@ Source: Beckmann et al., LHD: Improving cache hit rate by maximizing hit density
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Generic
 
 from kvcellar.index.policies.keyed import KeyedPolicy
 from kvcellar.index.policies.lru import lru_key
-from kvcellar.index.policies.policy import T
+from kvcellar.index.policies.policy import Prompt, T
 from kvcellar.index.policies.reuse import ReuseTimes, age_band, class_of
 
 
@@ -34,10 +34,10 @@ class LhdPolicy(Generic[T]):
         self._queues: dict[int, KeyedPolicy[T]] = {}
         self._queue_of: dict[T, KeyedPolicy[T]] = {}
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+    def observe(self, prompt: Prompt, now: float) -> None:
         """Learn from a prompt."""
-        size = self._chunks_per_key
-        self._times.observe(keys[size - 1 :: size], num_local // size, now)
+        prompt = prompt.sampled(self._chunks_per_key)
+        self._times.observe(prompt.keys, prompt.num_local, now)
 
     def another(self) -> "LhdPolicy[T]":
         """An empty one that goes by the same times."""

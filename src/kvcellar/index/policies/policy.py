@@ -1,11 +1,36 @@
 """The contract of an eviction policy: an order over what may go."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kvcellar.index.evictable import Evictable
 
 T = TypeVar("T", bound=Evictable)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt as policies see it, in chunks.
+
+    Attributes:
+        keys: one per chunk.
+        num_local: that the device itself holds; nobody earns them.
+        num_loaded: that host memory gave.
+    """
+
+    keys: Sequence[bytes]
+    num_local: int
+    num_loaded: int
+
+    def sampled(self, size: int) -> "Prompt":
+        """One chunk in so many, for all of them."""
+        if size == 1:
+            return self
+        keys = self.keys[size - 1 :: size]
+        reached = (self.num_local + self.num_loaded) // size
+        num_local = self.num_local // size
+        return Prompt(keys, num_local, reached - num_local)
 
 
 class EvictionPolicy(Protocol[T]):
@@ -27,13 +52,8 @@ class EvictionPolicy(Protocol[T]):
         """
         ...
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
-        """A prompt has come; only policies that learn care.
-
-        Args:
-            keys: one per chunk.
-            num_local: chunks that the device itself holds; nobody earns them.
-        """
+    def observe(self, prompt: Prompt, now: float) -> None:
+        """A prompt has come; only policies that learn care."""
         ...
 
     def another(self) -> "EvictionPolicy[T]":

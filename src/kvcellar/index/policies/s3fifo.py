@@ -8,9 +8,10 @@ Source: Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023.
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kvcellar.index.node import Node
+from kvcellar.index.policies.policy import Prompt
 
 _SHORT_SHARE = 0.1
 
@@ -29,7 +30,7 @@ class S3FifoPolicy:
         self._short: OrderedDict[Node, int] = OrderedDict()
         self._long: OrderedDict[Node, int] = OrderedDict()
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+    def observe(self, prompt: Prompt, now: float) -> None:
         """Nothing is learnt."""
 
     def another(self) -> "S3FifoPolicy":

@@ -73,6 +73,8 @@ class ShadowCache:
         """Add chunks below ``parent``; those that were here before know their past."""
         self._policy.remove(parent)
         pasts = [self._ghosts.returns(key) for key in keys]
+        if not any(pasts):
+            return self._append(parent, keys)
         # Chunks that went together have one history; new ones have none.
         for past, run in itertools.groupby(zip(pasts, keys, strict=True), _past_of):
             parent = self._append(parent, [key for _, key in run])

@@ -1,0 +1,43 @@
+"""How far a shadow's word holds, told by what came true while its order was followed.
+
+A shadow knows nothing of answers, of checkpoints inside prompts, of what is pinned.
+What it claims too much or too little shows when its order is followed.
+"""
+
+MEMORY_PROMPTS = 2000  # prompts after which what came true counts 1/e
+FORGOTTEN_PROMPTS = 20_000  # the same while another order is followed
+DOUBT = 0.01  # of all chunks asked for: so many hits are taken to have come true
+
+
+class Trust:
+    """Of one order; 1 until there is something to compare."""
+
+    def __init__(self) -> None:
+        self._claimed = self._real = self._asked = 0.0
+
+    def compare(self, num_asked: int, claimed: int, real: int) -> None:
+        """A prompt has come while the order was followed; counts are of chunks.
+
+        Args:
+            num_asked: of the whole prompt.
+            claimed: that the shadow would have loaded.
+            real: that were loaded.
+        """
+        fade = 1.0 - 1.0 / MEMORY_PROMPTS
+        self._claimed = self._claimed * fade + claimed
+        self._real = self._real * fade + real
+        self._asked = self._asked * fade + num_asked
+
+    def forget(self) -> None:
+        """A prompt has come while another was followed; in the end it may try again."""
+        fade = 1.0 - 1.0 / FORGOTTEN_PROMPTS
+        self._claimed *= fade
+        self._real *= fade
+
+    @property
+    def ratio(self) -> float:
+        """Hits to be had for each that the shadow claims."""
+        doubt = DOUBT * self._asked
+        if not doubt:
+            return 1.0
+        return (self._real + doubt) / (self._claimed + doubt)

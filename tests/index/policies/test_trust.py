@@ -1,0 +1,36 @@
+"""What came true against what was claimed."""
+
+import pytest
+
+from kvcellar.index.policies.trust import FORGOTTEN_PROMPTS, Trust
+
+
+def test_an_order_that_was_never_followed_is_believed():
+    """There is nothing against it."""
+    trust = Trust()
+    trust.forget()
+    assert 1.0 == trust.ratio
+
+
+@pytest.mark.parametrize("real", [0, 5, 10, 20])
+def test_what_comes_true_is_what_is_believed(real):
+    """After some time; small doubts remain."""
+    trust = Trust()
+    for _ in range(3000):
+        trust.compare(100, 10, real)
+    assert trust.ratio == pytest.approx((real + 1) / 11)
+
+
+def test_an_order_that_is_not_followed_is_forgiven():
+    """In the end it may try again."""
+    trust = Trust()
+    for _ in range(1000):
+        trust.compare(100, 10, 0)
+    ratios = []
+    for _ in range(8):
+        ratios.append(trust.ratio)
+        for _ in range(FORGOTTEN_PROMPTS):
+            trust.forget()
+    assert sorted(ratios) == ratios
+    assert ratios[0] < 0.2
+    assert ratios[-1] > 0.9
