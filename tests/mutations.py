@@ -242,7 +242,7 @@ FAULTS = (
     ),
     Fault(
         "cuda: nobody waits for a copy that was overtaken",
-        "transfer/stream_engine.py",
+        "transfer/job_queue.py",
         "lambda: wanted.isdisjoint(self._in_flight), timeout_seconds",
         "lambda: bool(wanted), timeout_seconds",
     ),
