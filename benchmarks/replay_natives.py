@@ -47,12 +47,12 @@ MODELS = (
     "qwen3-next",
 )
 OURS = {
-    "eager": {"mode": "eager"},
-    "lazy": {"mode": "lazy"},
+    "eager, LRU": {"mode": "eager", "eviction_policy": "lru"},
+    "lazy, LRU": {"mode": "lazy", "eviction_policy": "lru"},
     "eager, adaptive": {"mode": "eager", "eviction_policy": "adaptive"},
     "lazy, adaptive": {"mode": "lazy", "eviction_policy": "adaptive"},
 }
-PROMPTS_ONLY = {"eager, prompts only": {"mode": "eager", "store_decoded": False}}
+PROMPTS_ONLY = {"eager, prompts only": {"store_decoded": False}}
 NATIVES = ("simple", "offloading")
 BOUND = "bound"
 
@@ -85,10 +85,10 @@ WORKLOADS = {
     "agentic": Workload(
         "weka/cc_traces_v8_local.jsonl.gz",
         {
-            "": (128, 256, 512),
-            "gpt-oss-20b": (32, 64, 128),
-            "deepseek-v4-flash": (8, 16, 32),
-            "qwen3-next": (64, 128),
+            "": (64, 128, 256, 512, 1024),
+            "gpt-oss-20b": (16, 32, 64, 128, 256),
+            "deepseek-v4-flash": (4, 8, 16, 32, 64),
+            "qwen3-next": (16, 32, 64, 128, 256),
         },
         OURS | PROMPTS_ONLY,
         # 40 GiB of it hold 11 million tokens, about what the trace needs.

@@ -95,14 +95,14 @@ def run(folder, *args):
 
 def test_a_row_for_every_size_with_all_that_was_asked_for(folder):
     """One line for each, with the bound that nobody exceeds."""
-    done = run(folder, "--kind", "eager", "simple", "bound")
+    done = run(folder, "--kind", "eager, LRU", "simple", "bound")
     head, small, large = (
         [word.strip() for word in line.split("|")[1:-1]]
         for line in done.stdout.splitlines()
         if line.startswith("| ")
     )
     assert "llama-3.1-8b: host GiB" == head[0]
-    assert ["eager", "simple", "bound", "natives need, GiB", "ratio"] == head[1:]
+    assert ["eager, LRU", "simple", "bound", "natives need, GiB", "ratio"] == head[1:]
     assert ["1", "8"] == [small[0], large[0]]
     for row in (small, large):
         eager, simple, bound = map(float, row[1:4])
@@ -112,7 +112,7 @@ def test_a_row_for_every_size_with_all_that_was_asked_for(folder):
 
 def test_cells_that_were_kept_are_not_run_again(folder):
     """A second run prints the same table and computes nothing."""
-    args = ("--kind", "eager", "simple", "--keep", str(folder / "kept"))
+    args = ("--kind", "eager, LRU", "simple", "--keep", str(folder / "kept"))
     first, second = run(folder, *args), run(folder, *args)
     assert first.stdout == second.stdout
     assert 4 == len((folder / "kept").read_text().splitlines())
