@@ -155,8 +155,8 @@ class Explainer:
             (self._dead.add if is_dead else self._dead.discard)(node.key)
             drop_leaf(node)
 
-        def superseded() -> Node | None:
-            node: Node | None = take_superseded()
+        def superseded(*args: Any, **options: Any) -> Node | None:
+            node: Node | None = take_superseded(*args, **options)
             if node is not None:
                 self._superseded.add(node.key)
             return node

@@ -46,8 +46,8 @@ class Index:
         slabs: where cells come from.
         live: order of eviction among leaves that can be resumed at.
         dead: the same for leaves behind the last checkpoint, which go first.
-        superseded_first: whether replaced checkpoints go before these; None: those
-            inside answers do, and those inside prompts where paths leave as a whole.
+        superseded_first: whether replaced checkpoints go before these; None asks the
+            order of eviction: where paths leave as a whole they are of no use.
         limits: how much leases and tenants may take.
 
     Attributes:
@@ -472,11 +472,9 @@ class Index:
     def _take_superseded(self, superseded: SupersededCheckpoints) -> Node | None:
         """A node whose checkpoint is to go before anything else, if any is."""
         is_first = self._superseded_first
-        if is_first is False:
-            return None
-        # Inside an answer hardly anybody branches. Prompts: see ``is_by_recency``.
-        of_prompts = bool(is_first) or self.live.is_by_recency
-        return superseded.take(self._leased, of_prompts=of_prompts)
+        if is_first is None:
+            is_first = self.live.is_by_recency
+        return superseded.take(self._leased) if is_first else None
 
     def _evict_superseded(self, node: Node) -> None:
         self.counters.evicted_checkpoints += 1

@@ -5,8 +5,6 @@ from collections.abc import Container
 
 from kvcellar.index.node import Checkpoint, Node
 
-Candidates = deque[tuple[Node, Checkpoint]]
-
 _MIN_CANDIDATES = 256  # below this many it is not worth looking for stale ones
 
 
@@ -18,55 +16,40 @@ class SupersededCheckpoints:
     """
 
     def __init__(self) -> None:
-        self._of_prompts: Candidates = deque()
-        self._of_answers: Candidates = deque()
+        self._candidates: deque[tuple[Node, Checkpoint]] = deque()
         self._sweep_at = _MIN_CANDIDATES
 
     def add(self, node: Node) -> None:
         """A deeper checkpoint has become ready below ``node``."""
         if node.checkpoint is not None:
-            is_decoded = node.checkpoint.is_decoded
-            candidates = self._of_answers if is_decoded else self._of_prompts
-            candidates.append((node, node.checkpoint))
-            if len(self) > self._sweep_at:
+            self._candidates.append((node, node.checkpoint))
+            if len(self._candidates) > self._sweep_at:
                 self._sweep()
 
-    def take(self, kept: Container[Node], *, of_prompts: bool) -> Node | None:
+    def take(self, kept: Container[Node]) -> Node | None:
         """A node whose checkpoint may go; None when there is none.
 
         Args:
             kept: nodes whose checkpoints may not go.
-            of_prompts: whether those inside prompts may, and not only inside answers.
         """
-        node = _take(self._of_answers, kept) if self._of_answers else None
-        if node is None and of_prompts and self._of_prompts:
-            node = _take(self._of_prompts, kept)
-        return node
+        while self._candidates:
+            node, checkpoint = self._candidates.popleft()
+            is_free = not node.pins and node not in kept
+            if node.checkpoint is checkpoint and is_free and _is_replaced(node):
+                return node
+        return None
 
     def _sweep(self) -> None:
         """Forget those that have gone; nobody takes any while others go first."""
-        for candidates in (self._of_prompts, self._of_answers):
-            live = [c for c in candidates if c[0].checkpoint is c[1]]
-            candidates.clear()
-            candidates.extend(live)
-        self._sweep_at = max(_MIN_CANDIDATES, 2 * len(self))
+        self._candidates = deque(c for c in self._candidates if c[0].checkpoint is c[1])
+        self._sweep_at = max(_MIN_CANDIDATES, 2 * len(self._candidates))
 
     def __len__(self) -> int:
-        return len(self._of_prompts) + len(self._of_answers)
+        return len(self._candidates)
 
     def clear(self) -> None:
         """Forget all candidates."""
-        self._of_prompts.clear()
-        self._of_answers.clear()
-
-
-def _take(candidates: Candidates, kept: Container[Node]) -> Node | None:
-    while candidates:
-        node, checkpoint = candidates.popleft()
-        is_free = not node.pins and node not in kept
-        if node.checkpoint is checkpoint and is_free and _is_replaced(node):
-            return node
-    return None
+        self._candidates.clear()
 
 
 def _is_replaced(node: Node) -> bool:
