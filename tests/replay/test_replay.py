@@ -155,7 +155,9 @@ def test_lru_reproduces_the_reference_curve(tokens, percent):
             num_tokens += read["input_length"]
             at = read["timestamp"] / 1000
             requests.append(TraceRequest(at, len(ids) * 512, 1, ids))
-    settings = Settings(host_memory_bytes=tokens, store_decoded=False)
+    settings = Settings(
+        host_memory_bytes=tokens, store_decoded=False, eviction_policy="lru"
+    )
     one_byte = layout_of(group(0, FULL, 16, None, 16), hash_tokens=16, alignment=16)
     outcome = replay(Trace(512, requests), Configuration(one_byte, None, settings))
     assert abs(percent - 100 * outcome.host_tokens / num_tokens) <= 0.2
@@ -169,7 +171,9 @@ def test_lru_reproduces_the_reference_curve_of_long_prompts(tokens, percent):
     folder = Path(os.environ["KVCELLAR_TRACES"])
     path = folder / "weka" / "cc_traces_v8_local.jsonl.gz"
     trace = open_trace(path, block_tokens=1024)
-    settings = Settings(host_memory_bytes=tokens, store_decoded=False)
+    settings = Settings(
+        host_memory_bytes=tokens, store_decoded=False, eviction_policy="lru"
+    )
     one_byte = layout_of(group(0, FULL, 16, None, 16), hash_tokens=16, alignment=16)
     outcome = replay(trace, Configuration(one_byte, None, settings))
     assert percent == pytest.approx(100 * outcome.hit_ratio, abs=0.5)
