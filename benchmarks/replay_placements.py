@@ -112,7 +112,7 @@ def _run(cell: Cell) -> tuple[Cell, Found]:
     configuration = Configuration(
         model.layout,
         cell.device_gib * GIB // model.row_bytes,
-        Settings(host_memory_bytes=num_bytes, **KINDS[cell.kind]),
+        Settings(num_bytes, eviction_policy="lru", **KINDS[cell.kind]),
         host_layout=serving_layout(model),
     )
     if cell.kind == BOUND:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from report import describe_machine, format_rows, machine
 
-from kvcellar.config import Settings
+from kvcellar.config import EVICTION_POLICIES, Settings
 from kvcellar.layout.models import model_layout
 from kvcellar.replay.configuration import Configuration
 from kvcellar.replay.grid import serving_layout
@@ -43,6 +43,7 @@ class Cell:
     device_gib: int
     host_gib: int
     mode: str
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,10 @@ def main() -> int:
     options = _read_options()
     context = multiprocessing.get_context("spawn")  # inherits no memory
     cells = [
-        Cell(_path(), options.limit, model, options.device_gib, size, options.mode)
+        Cell(
+            *(_path(), options.limit, model, options.device_gib, size),
+            *(options.mode, options.policy),
+        )
         for model in options.model
         for size in options.sizes_gib
     ]
@@ -70,7 +74,8 @@ def main() -> int:
             rows.append(_row(cell, pool.apply(run, (cell,))))
             print(f"{len(rows)} of {len(cells)}", file=sys.stderr)
     print(describe_machine(machine()))
-    print(f"\n{TRACE}, device memory {options.device_gib} GiB, {options.mode}")
+    print(f"\n{TRACE}, device memory {options.device_gib} GiB")
+    print(f"{options.mode}, {options.policy}")
     print(format_rows(rows))
     return 0 if all(row["is_within"] for row in rows) else 1
 
@@ -82,7 +87,11 @@ def run(cell: Cell) -> Speed:
     configuration = Configuration(
         model.layout,
         cell.device_gib * GIB // model.row_bytes,
-        Settings(host_memory_bytes=cell.host_gib * GIB, mode=cell.mode),
+        Settings(
+            host_memory_bytes=cell.host_gib * GIB,
+            mode=cell.mode,
+            eviction_policy=cell.policy,
+        ),
         host_layout=serving_layout(model),
     )
     started = time.process_time()
@@ -119,6 +128,7 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--sizes-gib", nargs="+", type=int, default=SIZES_GIB)
     parser.add_argument("--device-gib", type=int, default=40)
     parser.add_argument("--mode", choices=("eager", "lazy"), default="eager")
+    parser.add_argument("--policy", choices=EVICTION_POLICIES, default="adaptive")
     parser.add_argument("--limit", type=int, help="the first requests only")
     return parser.parse_args()
 
