@@ -330,9 +330,8 @@ def test_limits_and_settings_reach_the_engine_configuration():
     assert engine.scheduler_config.max_num_batched_tokens == 48
     assert not engine.scheduler_config.async_scheduling
     assert not engine.scheduler_config.disable_hybrid_kv_cache_manager
-    assert engine.kv_transfer_config.kv_connector_extra_config == {
-        "host_memory": "5MiB"
-    }
+    extra = engine.kv_transfer_config.kv_connector_extra_config
+    assert {"host_memory": "5MiB", "status_socket": False} == extra
 
 
 @every_layout
