@@ -70,6 +70,20 @@ def test_later_tokens_read_no_older_cache(
     assert tokens_read(group, boundary + steps, boundary) <= first
 
 
+@given(groups(), st.integers(0, 300))
+def test_needed_blocks_repeat_after_a_period(group: GroupLayout, b: int) -> None:
+    """Moved on by the distance; from the first token on they only grow."""
+    rule = rule_for(group)
+    period, distance = rule.period_tokens, rule.period_tokens // group.tokens_per_block
+    assert 0 == period % group.tokens_per_block
+    boundary = b + (group.span_tokens or 0) + group.tokens_per_block
+    first, later = rule.needed(boundary), rule.needed(boundary + period)
+    assert later.stop - first.stop == (distance if first else 0)
+    if first:
+        moved = 0 if group.kind is AttentionKind.FULL else distance
+        assert later.start - first.start == moved
+
+
 @pytest.mark.parametrize(
     ("kind", "block", "span", "boundary", "expected"),
     [

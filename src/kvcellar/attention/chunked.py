@@ -1,5 +1,6 @@
 """Chunked local attention: a token sees only its own local chunk."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -12,6 +13,11 @@ class ChunkedRule:
 
     tokens_per_block: int
     local_tokens: int
+
+    @property
+    def period_tokens(self) -> int:
+        """Local chunks until one begins where a block does, too."""
+        return math.lcm(self.local_tokens, self.tokens_per_block)
 
     def needed(self, boundary: int) -> range:
         """Blocks of the unfinished local chunk; none where a new one begins."""

@@ -12,6 +12,11 @@ class FullRule:
 
     tokens_per_block: int
 
+    @property
+    def period_tokens(self) -> int:
+        """One block."""
+        return self.tokens_per_block
+
     def needed(self, boundary: int) -> range:
         """Blocks that hold tokens ``[0, boundary)``."""
         return range(-(-boundary // self.tokens_per_block))

@@ -46,7 +46,7 @@ class HybridRules:
         self.checkpoint_positions = layout.checkpoint_positions
         self.chunk_tokens = layout.chunk_tokens
         self.margin_chunks = int(layout.has_drafter)
-        self.is_overwritten = any(group.kind.is_overwritten for group in layout.groups)
+        self.is_overwritten = bool(layout.overwritten_positions)
 
     def needs_checkpoint(self, boundary: int) -> bool:
         """Whether resuming at ``boundary`` reads any block outside the chunks.

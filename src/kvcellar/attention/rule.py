@@ -15,6 +15,15 @@ class RetentionRule(Protocol):
         """Tokens that one block of the group covers."""
         ...
 
+    @property
+    def period_tokens(self) -> int:
+        """Boundaries so far apart need the same blocks, moved on by the distance.
+
+        But for what lies before a prompt's first token, and for groups that need all
+        from there on: those need more blocks, not others.
+        """
+        ...
+
     def needed(self, boundary: int) -> range:
         """Block indices that resuming at ``boundary`` reads; absolute, contiguous.
 

@@ -14,6 +14,11 @@ class StateRule:
 
     tokens_per_block: int
 
+    @property
+    def period_tokens(self) -> int:
+        """One block."""
+        return self.tokens_per_block
+
     def needed(self, boundary: int) -> range:
         """The one block whose last token is ``boundary - 1``."""
         last = -(-boundary // self.tokens_per_block)

@@ -13,6 +13,11 @@ class WindowRule:
     tokens_per_block: int
     window: int
 
+    @property
+    def period_tokens(self) -> int:
+        """One block."""
+        return self.tokens_per_block
+
     def needed(self, boundary: int) -> range:
         """Blocks that hold tokens ``[boundary - (window - 1), boundary)``."""
         first = max(boundary - (self.window - 1), 0)

@@ -70,11 +70,6 @@ class GroupLayout:
             padded_bytes=self.padded_bytes * num_payloads,
         )
 
-    @property
-    def period_tokens(self) -> int:
-        """Boundaries so far apart lie the same to what the group starts afresh at."""
-        return (self.span_tokens or 1) if self.kind is AttentionKind.CHUNKED else 1
-
     def blocks_filled(self, num_tokens: int) -> int:
         """Blocks that a step over ``num_tokens`` fills and does not keep, at most."""
         if self.kind.is_overwritten:
@@ -113,6 +108,11 @@ class CacheLayout:
     def checkpoint_positions(self) -> tuple[int, ...]:
         """Positions of the groups whose blocks make up checkpoints."""
         return tuple(i for i, g in enumerate(self.groups) if not g.kind.is_append_only)
+
+    @property
+    def overwritten_positions(self) -> tuple[int, ...]:
+        """Positions of the groups whose blocks are overwritten in place."""
+        return tuple(i for i, g in enumerate(self.groups) if g.kind.is_overwritten)
 
     def blocks_per_cell(self, position: int) -> int:
         """Blocks held by one cell: a chunk's worth, or one for checkpoint groups."""

@@ -37,11 +37,11 @@ def _identical_ranks(figures: Figures) -> Iterator[str]:
 
 def _raised_blocks(model: ModelLayout) -> Iterator[str]:
     """Recurrent models: the engine makes blocks as long as a state is large."""
-    states = [g for g in model.layout.groups if g.kind.is_overwritten]
-    asked = model.options.block_tokens or DEFAULT_BLOCK_TOKENS
-    if states and states[0].tokens_per_block > asked:
+    layout, asked = model.layout, model.options.block_tokens or DEFAULT_BLOCK_TOKENS
+    states = [layout.groups[p].tokens_per_block for p in layout.overwritten_positions]
+    if states and states[0] > asked:
         yield (
-            f"The engine raises blocks from {asked} to {states[0].tokens_per_block} "
+            f"The engine raises blocks from {asked} to {states[0]} "
             "tokens, so that a page of attention is as large as one recurrent state."
         )
 
@@ -57,7 +57,7 @@ def _slabs(figures: Figures) -> Iterator[str]:
 
 
 def _states(model: ModelLayout) -> Iterator[str]:
-    if any(group.kind.is_overwritten for group in model.layout.groups):
+    if model.layout.overwritten_positions:
         yield (
             "Recurrent state is kept where the engine hands it over: at the end of a "
             "prompt and of shared prefixes, not at every multiple."

@@ -63,7 +63,7 @@ def find_retention(facts: Facts) -> Iterator[Finding]:
         return
     text = configuration.value(_INTERVAL) or "0"
     interval = configuration.number(_INTERVAL)
-    has_states = any(group.kind.is_overwritten for group in layout.groups)
+    has_states = bool(layout.overwritten_positions)
     block = layout.scheduler_block_tokens
     if interval and interval % block:
         yield warning(

@@ -55,7 +55,7 @@ def least_sizes(layout: CacheLayout, unit: int, block_tokens: int) -> LeastSizes
     longest = max((group.span_tokens or 0 for group in layout.groups), default=0)
     most = longest // unit + 3
     least = np.full(most, np.iinfo(np.int64).max)
-    for depth in range(1, most + _period(layout, unit, block_tokens) + 1):
+    for depth in range(1, most + _period(rules, unit, block_tokens) + 1):
         by_chunk = np.zeros(most, np.int64)
         for position, blocks in rules.checkpoint_blocks(depth * unit):
             group = layout.groups[position]
@@ -71,9 +71,9 @@ def least_sizes(layout: CacheLayout, unit: int, block_tokens: int) -> LeastSizes
     return LeastSizes(chunk_bytes, tuple(int(size) for size in tail if size))
 
 
-def _period(layout: CacheLayout, unit: int, block_tokens: int) -> int:
+def _period(rules: HybridRules, unit: int, block_tokens: int) -> int:
     """Chunks after which boundaries lie the same in local chunks and in the trace's."""
-    periods = (group.period_tokens for group in layout.groups)
+    periods = (rule.period_tokens for rule in rules.rules)
     return math.lcm(unit, block_tokens, *periods) // unit
 
 
