@@ -140,7 +140,7 @@ class Explainer:
         """Note what happens to every chunk and checkpoint from here on."""
         index: Any = self._index
         add_chunk, add_checkpoint = index.add_chunk, index.add_checkpoint
-        drop_leaf, take_superseded = index._drop_leaf, index._superseded.take
+        drop_leaf, take_superseded = index._drop_leaf, index.order.superseded.take
 
         def chunk(parent: Node, key: bytes, cells: Any) -> Any:
             self._stored.add(key)
@@ -162,4 +162,4 @@ class Explainer:
             return node
 
         index.add_chunk, index.add_checkpoint = chunk, checkpoint
-        index._drop_leaf, index._superseded.take = leaf, superseded
+        index._drop_leaf, index.order.superseded.take = leaf, superseded

@@ -104,7 +104,7 @@ FAULTS = (
     ),
     Fault(
         "head-first eviction",
-        "index/index.py",
+        "index/eviction.py",
         "            and node.is_leaf\n",
         "",
     ),
@@ -290,7 +290,7 @@ FAULTS = (
     ),
     Fault(
         "leased leaf may go",
-        "index/index.py",
+        "index/eviction.py",
         "and node not in self._leased",
         "and True",
     ),

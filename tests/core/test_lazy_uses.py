@@ -57,7 +57,7 @@ class Engine:
     def evict_all(self):
         """Histories in the order in which chunks go, by key."""
         index, histories = self.planner.index, {}
-        while (leaf := index.live.victim()) is not None:
+        while (leaf := index.order.live.victim()) is not None:
             histories[leaf.key] = (leaf.latest, leaf.previous, round(leaf.score, 9))
             index._drop_leaf(leaf)
         return histories

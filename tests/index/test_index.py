@@ -204,9 +204,11 @@ def test_an_answer_does_not_supersede_the_end_of_its_prompt():
     index._evict_one()
     held = [node.checkpoint is not None for node in nodes]
     assert [False, True, False, True, False, False] == held
-    assert index._superseded.take(()) is None
+    assert index.order.superseded.take(()) is None
     add_checkpoint(index, nodes[5])  # the next turn repeats the answer
-    assert [nodes[3], nodes[1], None] == [index._superseded.take(()) for _ in range(3)]
+    assert [nodes[3], nodes[1], None] == [
+        index.order.superseded.take(()) for _ in range(3)
+    ]
 
 
 def test_chunks_behind_the_last_checkpoint_go_before_useful_ones():

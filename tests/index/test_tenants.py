@@ -172,7 +172,7 @@ def test_replaced_checkpoints_that_went_another_way_are_forgotten():
     for number in range(4 * _MIN_CANDIDATES):
         nodes = grow(index, index.root, b"%d-" % number, 1, a)
         add_checkpoint(index, nodes[0], a)
-        index._replaced(nodes[0])
+        index.order.replaced(nodes[0])
         index.lose(nodes[0].cells)
     assert len(a.superseded) <= _MIN_CANDIDATES + 1
 

@@ -135,7 +135,7 @@ class Offloader:
         record.controls = event.controls
         record.keep_until = now + event.controls.keep_after_arrival_seconds
         if event.controls.priority:
-            self.index.use_priorities()
+            self.index.order.use_priorities()
         tenant = self.index.tenants.named(event.tenant)
         record.origin = Origin(event.content, event.controls.priority, tenant)
         return []
@@ -262,7 +262,7 @@ class Offloader:
             self.counters.unadmitted_requests += record.num_admitted < len(keys)
         num_local = record.local_tokens // chunk
         num_loaded = event.first_token // chunk - num_local
-        self.index.live.observe(Prompt(keys, num_local, num_loaded), now)
+        self.index.order.live.observe(Prompt(keys, num_local, num_loaded), now)
 
     def _blocks_threatened(
         self, event: events.BlocksThreatened, now: float

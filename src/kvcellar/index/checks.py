@@ -67,16 +67,12 @@ def _check_resume_point(index: Index, node: Node, resumes_at: dict[Node, Node]) 
 def _check_evictable(index: Index, node: Node) -> None:
     is_free = not node.pins and node not in index.leases.ends
     may_go = node.state is State.READY and is_free and node.is_leaf
-    offered = _is_offered(index, node)
+    offered = node in index.order
     _require(may_go == offered, node, f"{may_go=} but {offered=}")
     owner = index.tenants.owners.get(node)
     if owner is not None:
         offered = node in owner.order
         _require(may_go == offered, node, f"{may_go=} but its tenant says {offered}")
-
-
-def _is_offered(index: Index, node: Node) -> bool:
-    return node in index.live or node in index.dead
 
 
 def _check_references(index: Index) -> None:

@@ -28,9 +28,9 @@ class IndexCounters:
     dead_chunks: int = 0
     unused_chunks: int = 0
 
-    def count_leaf(self, node: Node, *, is_dead: bool) -> None:
+    def count_leaf(self, node: Node) -> None:
         """Count a leaf that is about to be evicted."""
         self.evicted_chunks += 1
-        self.dead_chunks += is_dead
+        self.dead_chunks += node.is_dead
         self.unused_chunks += not node.is_loaded
         self.evicted_checkpoints += node.checkpoint is not None

@@ -14,7 +14,7 @@ chunk's end, so a key stands for a whole prefix and its depth.
 * A checkpoint hangs on the node at its boundary. Its cells are shared by reference
   with neighbouring checkpoints that need the same blocks.
 
-What must change together: ``states.TRANSITIONS``, the ``_settle`` rule that decides
+What must change together: ``states.TRANSITIONS``, ``EvictionOrder.settle``, which says
 whether a node may be evicted, and ``checks.check_index``.
 """
 
@@ -26,14 +26,13 @@ from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
 from kvcellar.index.departures import Departures, departures_for
 from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts, chunks_per_sample
+from kvcellar.index.eviction import EvictionOrder
 from kvcellar.index.leases import Leases
 from kvcellar.index.limits import NO_LEASES, Limits
 from kvcellar.index.node import Checkpoint, Node
-from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import State
-from kvcellar.index.superseded import SupersededCheckpoints
 from kvcellar.index.tenants import Tenant, Tenants
 from kvcellar.reasons import MissReason
 
@@ -44,15 +43,13 @@ class Index:
     Args:
         rules: what each boundary of this layout needs.
         slabs: where cells come from.
-        live: order of eviction among leaves that can be resumed at.
-        dead: the same for leaves behind the last checkpoint, which go first.
-        superseded_first: whether replaced checkpoints go before these; None asks the
-            order of eviction: where paths leave as a whole they are of no use.
+        live, dead, superseded_first: see ``EvictionOrder``.
         limits: how much leases and tenants may take.
 
     Attributes:
         nodes: chunks that can be found, by key.
         num_checkpoints: held now.
+        order: what may go, and what of it goes first.
         leases: paths that stay until a time.
         departures: why chunks that were computed are not held.
         tenants: who is bounded in what it may hold.
@@ -70,8 +67,6 @@ class Index:
     ) -> None:
         self.rules = rules
         self.cells = CellStore(slabs)
-        self.live = live
-        self.dead = dead
         self.chunk_tokens = rules.layout.chunk_tokens
         self.hashes_per_chunk = self.chunk_tokens // rules.layout.hash_block_tokens
         self._hashes_per_block = [
@@ -86,15 +81,19 @@ class Index:
         self._num_pinned = 0  # the root included
         most_chunks = slabs.geometry.arena_bytes // max(rules.chunk_bytes, 1)
         self.departures = Departures(departures_for(most_chunks))
-        self._superseded = SupersededCheckpoints()
-        self._superseded_first = superseded_first
         self._ghosts = Ghosts() if live.wants_history else None
         self._chunks_per_ghost = chunks_per_sample(self.chunk_tokens)
         self.leases = Leases(
             limits.leased_bytes, rules.chunk_bytes, rules.largest_checkpoint[0]
         )
         self.tenants = Tenants(limits.tenant_bytes)
-        self._leased, self._owners = self.leases.ends, self.tenants.owners
+        self.order = EvictionOrder(
+            live,
+            dead,
+            superseded_first=superseded_first,
+            leased=self.leases.ends,
+            owners=self.tenants.owners,
+        )
         self.root = Node(b"", None, (), needs_checkpoint=False)
         self.root.state = State.READY
 
@@ -186,7 +185,7 @@ class Index:
         """Bring a tenant's bytes down until one more cell fits into its share."""
         num_bytes = self.cells.cell_bytes(position)
         while not self.tenants.fits(tenant, num_bytes):
-            if not self._evict_one_of(tenant):
+            if not self._evict_one(tenant):
                 return False
         return True
 
@@ -203,7 +202,7 @@ class Index:
             node.remember(past)
         parent.adopt(node)
         if not parent.pins:  # a pinned node is in nobody's order
-            self._remove_from_policies(parent)
+            self.order.withdraw(parent)
         self.nodes[key] = node
         self.departures.forget(key)
         return node
@@ -251,8 +250,8 @@ class Index:
         self.counters.borrowed_checkpoints += 1
         self.num_checkpoints += 1
         if not node.pins:
-            self._remove_from_policies(node)
-            self._settle(node)
+            self.order.withdraw(node)
+            self.order.settle(node)
 
     def publish(self, node: Node) -> None:
         """The chunk's bytes are in host memory on every rank; drop the job's pin."""
@@ -303,7 +302,7 @@ class Index:
             if not ready.is_leaf:
                 pending += [c for c in ready.children if c.state is State.STORED]
             elif not ready.pins:
-                self._settle(ready)
+                self.order.settle(ready)
 
     def _make_resumable(self, node: Node, checkpoint: Checkpoint) -> None:
         """Publish a checkpoint and point the ready nodes below at it."""
@@ -327,17 +326,11 @@ class Index:
         """
         above = self.resume_point(node)
         while above.checkpoint is not None and above.checkpoint.is_decoded:
-            self._replaced(above)
+            self.order.replaced(above)
             assert above.parent is not None
             above = self.resume_point(above.parent)
         if not is_decoded:
-            self._replaced(above)
-
-    def _replaced(self, node: Node) -> None:
-        """The checkpoint of ``node`` may go before anything useful."""
-        self._superseded.add(node)
-        if self._owners and (owner := self._owners.get(node)):
-            owner.superseded.add(node)
+            self.order.replaced(above)
 
     # -- pins and stamps ---------------------------------------------------------
 
@@ -346,7 +339,7 @@ class Index:
         node.pins += 1
         if node.pins == 1:
             self._num_pinned += 1
-            self._remove_from_policies(node)
+            self.order.withdraw(node)
 
     def unpin(self, node: Node) -> None:
         """Undo one ``pin``; the last one may make the node evictable or end it."""
@@ -356,21 +349,18 @@ class Index:
             if node.state is State.EVICTING:
                 self._finish_detached(node)
             else:
-                self._settle(node)
+                self.order.settle(node)
 
     def touch(self, node: Node, now: float) -> None:
         """Stamp the deepest node used; its ancestors inherit the stamp."""
         node.last_use = now
-        self.live.touch(node)
-        self.dead.touch(node)
-        if self._owners and (owner := self._owners.get(node)):
-            owner.order.touch(node)
+        self.order.touch(node)
 
     def count_use(self, node: Node, now: float) -> None:
         """A request has used the prefix that ends at ``node``; once per request."""
         if self._ghosts is not None:
             node.count_use(now)
-            self.live.touch(node)
+            self.order.live.touch(node)
 
     def lease(self, node: Node, until: float) -> bool:
         """Keep ``node``, its checkpoint and its ancestors until a time.
@@ -380,50 +370,25 @@ class Index:
         """
         is_granted = self.leases.grant(node, until)
         if is_granted and not node.pins:
-            self._remove_from_policies(node)
+            self.order.withdraw(node)
         return is_granted
 
     def end_leases(self, now: float) -> None:
         """Let go of what was leased until now."""
         for node in self.leases.end(now):
-            self._settle(node)
-
-    def use_priorities(self) -> None:
-        """From now on nodes may differ in priority."""
-        if not isinstance(self.live, PriorityClasses):
-            self.live = PriorityClasses(self.live)
+            self.order.settle(node)
 
     def raise_priority(self, node: Node, priority: int) -> None:
         """A request of this priority uses the path that ends at ``node``."""
         if node.priority < priority:
-            self._remove_from_policies(node)
+            self.order.withdraw(node)
             node.priority = priority
-            self._settle(node)
+            self.order.settle(node)
 
     @property
     def num_pinned_chunks(self) -> int:
         """Chunks that requests and jobs hold now."""
         return self._num_pinned - bool(self.root.pins)
-
-    def _settle(self, node: Node) -> None:
-        """Offer ``node`` for eviction if it is a ready, unpinned leaf."""
-        if (
-            node.state is State.READY
-            and node.pins == 0
-            and node.is_leaf
-            and node not in self._leased
-            and node.parent is not None
-        ):
-            is_dead = node.checkpoint is None and node.needs_checkpoint
-            (self.dead if is_dead else self.live).add(node)
-            if self._owners and (owner := self._owners.get(node)):
-                owner.order.add(node)
-
-    def _remove_from_policies(self, node: Node) -> None:
-        self.live.remove(node)
-        self.dead.remove(node)
-        if self._owners and (owner := self._owners.get(node)):
-            owner.order.remove(node)
 
     # -- leaving -----------------------------------------------------------------
 
@@ -436,50 +401,30 @@ class Index:
         self.epoch += 1
         for child in list(self.root.children):
             self._detach(child, MissReason.RESET)
-        self._superseded.clear()
+        self.order.superseded.clear()
         self.leases.clear()
         if self._ghosts is not None:
             self._ghosts.clear()
         return not self.detached
 
-    def _evict_one(self) -> bool:
-        """Let go of the least valuable thing; False when all is pinned."""
-        node = self._take_superseded(self._superseded)
-        if node is not None:
-            self._evict_superseded(node)
-            return True
-        for policy, is_dead in ((self.dead, True), (self.live, False)):
-            node = policy.victim()
-            if node is not None:
-                self.counters.count_leaf(node, is_dead=is_dead)
-                self._drop_leaf(node)
-                return True
-        return False
+    def _evict_one(self, tenant: Tenant | None = None) -> bool:
+        """Let go of the least valuable thing; False when nothing may go.
 
-    def _evict_one_of(self, tenant: Tenant) -> bool:
-        """As ``_evict_one``, among what one tenant pays for."""
-        node = self._take_superseded(tenant.superseded)
+        Args:
+            tenant: who has to give; None for anybody.
+        """
+        node = self.order.take_superseded(tenant)
         if node is not None:
-            self._evict_superseded(node)
+            self.counters.evicted_checkpoints += 1
+            self.counters.superseded_checkpoints += 1
+            self._drop_checkpoint(node)
             return True
-        node = tenant.order.victim()
-        if node is None:
+        leaf = self.order.next_leaf(tenant)
+        if leaf is None:
             return False
-        self.counters.count_leaf(node, is_dead=node in self.dead)
-        self._drop_leaf(node)
+        self.counters.count_leaf(leaf)
+        self._drop_leaf(leaf)
         return True
-
-    def _take_superseded(self, superseded: SupersededCheckpoints) -> Node | None:
-        """A node whose checkpoint is to go before anything else, if any is."""
-        is_first = self._superseded_first
-        if is_first is None:
-            is_first = self.live.is_by_recency
-        return superseded.take(self._leased) if is_first else None
-
-    def _evict_superseded(self, node: Node) -> None:
-        self.counters.evicted_checkpoints += 1
-        self.counters.superseded_checkpoints += 1
-        self._drop_checkpoint(node)
 
     def lose(self, cells: Iterable[Cell]) -> None:
         """The bytes of these cells are wrong: nothing that holds one is served."""
@@ -515,7 +460,7 @@ class Index:
                 most = GHOSTS_PER_NODE * len(self.nodes) // self._chunks_per_ghost
                 self._ghosts.leave((node.key,), node, most)
             parent.take_over(node)
-        self._settle(parent)
+        self.order.settle(parent)
 
     def _detach(self, top: Node, reason: MissReason) -> None:
         """Make a subtree unfindable; nodes that jobs use wait for their last unpin."""
@@ -532,14 +477,14 @@ class Index:
                 self.detached.add(node)
             else:
                 self._free(node)
-        self._settle(parent)
+        self.order.settle(parent)
 
     def _unlink(self, node: Node, reason: MissReason) -> None:
         assert node.parent is not None
         self.departures.note(node.key, reason)
         node.parent.disown(node)
         del self.nodes[node.key]
-        self._remove_from_policies(node)
+        self.order.withdraw(node)
 
     def _finish_detached(self, node: Node) -> None:
         self.detached.discard(node)
@@ -548,8 +493,8 @@ class Index:
     def _free(self, node: Node) -> None:
         node.move_to(State.GONE)
         node.resume = self.root  # often itself: a cycle would outlive its last use
-        if self._owners:
-            self._owners.pop(node, None)
+        if self.tenants.owners:
+            self.tenants.owners.pop(node, None)
         if node.checkpoint is not None:
             self._drop_checkpoint(node)
         self.cells.release(node.cells)

@@ -99,6 +99,11 @@ class Node(Evictable):
         self.state = require(self.state, state)
 
     @property
+    def is_dead(self) -> bool:
+        """Whether nobody can resume at its end, for want of a checkpoint."""
+        return self.checkpoint is None and self.needs_checkpoint
+
+    @property
     def is_leaf(self) -> bool:
         """Whether nothing hangs below it."""
         return self._first_child is None

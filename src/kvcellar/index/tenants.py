@@ -65,5 +65,4 @@ class Tenants:
 def _own_key(leaf: Evictable) -> tuple[float, float]:
     """What cannot be resumed at goes first, then by priority, then by use."""
     assert isinstance(leaf, Node)
-    is_dead = leaf.checkpoint is None and leaf.needs_checkpoint
-    return (NEVER if is_dead else float(leaf.priority), leaf.last_use)
+    return (NEVER if leaf.is_dead else float(leaf.priority), leaf.last_use)

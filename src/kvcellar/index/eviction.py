@@ -1,0 +1,105 @@
+"""What may go to make room, and what of it goes first.
+
+In this order: checkpoints that a deeper one has replaced, where the order of eviction
+has no use for them; leaves behind the last checkpoint, at which nobody can resume; the
+other leaves, as the policy says. A tenant at its share gives from its own only.
+"""
+
+from collections.abc import Container, Mapping
+
+from kvcellar.index.node import Node
+from kvcellar.index.policies.classes import PriorityClasses
+from kvcellar.index.policies.policy import EvictionPolicy
+from kvcellar.index.states import State
+from kvcellar.index.superseded import SupersededCheckpoints
+from kvcellar.index.tenants import Tenant
+
+
+class EvictionOrder:
+    """Evictable leaves and replaced checkpoints; it decides, the index carries out.
+
+    Args:
+        live: order among leaves that can be resumed at.
+        dead: the same for leaves that cannot.
+        superseded_first: whether replaced checkpoints go before these; None asks the
+            policy: where paths leave as a whole they are of no use.
+        leased: nodes that stay, with their checkpoints.
+        owners: who paid for a node, where somebody is bounded.
+    """
+
+    def __init__(
+        self,
+        live: EvictionPolicy[Node],
+        dead: EvictionPolicy[Node],
+        *,
+        superseded_first: bool | None,
+        leased: Container[Node],
+        owners: Mapping[Node, Tenant],
+    ) -> None:
+        self.live = live
+        self.dead = dead
+        self.superseded = SupersededCheckpoints()
+        self._superseded_first = superseded_first
+        self._leased = leased
+        self._owners = owners
+
+    def use_priorities(self) -> None:
+        """From now on nodes may differ in priority."""
+        if not isinstance(self.live, PriorityClasses):
+            self.live = PriorityClasses(self.live)
+
+    def settle(self, node: Node) -> None:
+        """Offer ``node`` if it is a ready, unpinned leaf that nobody has leased."""
+        if (
+            node.state is State.READY
+            and node.pins == 0
+            and node.is_leaf
+            and node not in self._leased
+            and node.parent is not None
+        ):
+            (self.dead if node.is_dead else self.live).add(node)
+            if self._owners and (owner := self._owners.get(node)):
+                owner.order.add(node)
+
+    def withdraw(self, node: Node) -> None:
+        """``node`` may not go any more, or has gone."""
+        self.live.remove(node)
+        self.dead.remove(node)
+        if self._owners and (owner := self._owners.get(node)):
+            owner.order.remove(node)
+
+    def touch(self, node: Node) -> None:
+        """``node`` has been used; its history says when."""
+        self.live.touch(node)
+        self.dead.touch(node)
+        if self._owners and (owner := self._owners.get(node)):
+            owner.order.touch(node)
+
+    def replaced(self, node: Node) -> None:
+        """A deeper checkpoint on the path has replaced the one of ``node``."""
+        self.superseded.add(node)
+        if self._owners and (owner := self._owners.get(node)):
+            owner.superseded.add(node)
+
+    def take_superseded(self, tenant: Tenant | None) -> Node | None:
+        """A node whose checkpoint is to go before any leaf, if there is one.
+
+        Args:
+            tenant: who has to give; None for anybody.
+        """
+        is_first = self._superseded_first
+        if is_first is None:
+            is_first = self.live.is_by_recency
+        if not is_first:
+            return None
+        superseded = self.superseded if tenant is None else tenant.superseded
+        return superseded.take(self._leased)
+
+    def next_leaf(self, tenant: Tenant | None) -> Node | None:
+        """The leaf to go; None if nothing may."""
+        if tenant is not None:
+            return tenant.order.victim()
+        return self.dead.victim() or self.live.victim()
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self.live or node in self.dead
