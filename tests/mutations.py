@@ -36,6 +36,30 @@ class Fault:
 
 FAULTS = (
     Fault(
+        "replaced checkpoints go first under every order",
+        "index/eviction.py",
+        "is_first = self.live.is_by_recency",
+        "is_first = True",
+    ),
+    Fault(
+        "a shadow is believed whatever comes true",
+        "index/policies/adaptive.py",
+        "n * self._trust[name].ratio",
+        "n",
+    ),
+    Fault(
+        "lazy mode forgets uses of what waits",
+        "core/lazy.py",
+        "waiting.uses.append(now)",
+        "pass",
+    ),
+    Fault(
+        "uses that the device serves count as earned",
+        "index/policies/reuse.py",
+        "is_earned=run.depth > num_local",
+        "is_earned=True",
+    ),
+    Fault(
         "window one token short",
         "attention/window.py",
         "boundary - (self.window - 1)",

@@ -9,16 +9,18 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.errors import InvariantError
 from kvcellar.index.checks import check_index
 from kvcellar.index.index import Index
+from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
+from kvcellar.index.policies.lru2 import Lru2Policy
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import TRANSITIONS, State, require
 from kvcellar.layout.host import plan_geometry
 
 
-def make_index(name="gemma", host_bytes=1 << 16, **options):
+def make_index(name="gemma", host_bytes=1 << 16, live=LruPolicy, **options):
     layout = LAYOUTS[name]
     slabs = SlabAllocator(plan_geometry(layout, host_bytes))
-    return Index(HybridRules(layout), slabs, LruPolicy(), LruPolicy(), **options)
+    return Index(HybridRules(layout), slabs, live(), LruPolicy(), **options)
 
 
 def grow(index, parent, keys, *, ready=True):
@@ -181,9 +183,13 @@ def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     assert nodes[1].checkpoint is not None
 
 
-def test_superseded_checkpoints_may_be_left_in_their_place():
-    """Then they go with their chunks, in the order of leaves like everything else."""
-    index = make_index(superseded_first=False)
+@pytest.mark.parametrize(
+    "options", [{"superseded_first": False}, {"live": LrfuPolicy}, {"live": Lru2Policy}]
+)
+def test_superseded_checkpoints_may_be_left_in_their_place(options):
+    """Then they go with their chunks, in the order of leaves like everything else; so
+    they do wherever a path does not leave as a whole."""
+    index = make_index(**options)
     nodes = grow(index, index.root, keys("abcd"))
     add_checkpoint(index, nodes[1])
     add_checkpoint(index, nodes[3])
