@@ -3,23 +3,17 @@
 One instance per engine, on the engine's scheduler thread.
 """
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
 
-from kvcellar.config import (
-    describe_host_memory,
-    rank_bytes,
-    settings_from_extra_config,
-)
+from kvcellar.config import settings_from_extra_config
 from kvcellar.core import actions, events
 from kvcellar.core.controls import NO_CONTROLS, RequestControls
 from kvcellar.core.offloader import Offloader
 from kvcellar.errors import IncompatibleError
-from kvcellar.index.capacity import capacity, describe
-from kvcellar.integrations.vllm.accounts import log_account, opening_of
+from kvcellar.integrations.vllm.accounts import opening_of
 from kvcellar.integrations.vllm.compat import (
     DeviceBlocks,
     EngineTables,
@@ -39,11 +33,10 @@ from kvcellar.integrations.vllm.messages import (
     WorkerReport,
 )
 from kvcellar.integrations.vllm.scheduler_counts import SchedulerCounts
-from kvcellar.integrations.vllm.setup import layout_for
+from kvcellar.integrations.vllm.start import build_planner
 from kvcellar.integrations.vllm.status import EngineStatus, engine_facts, start_status
 from kvcellar.integrations.vllm.step_times import StepTimes
 from kvcellar.integrations.vllm.wakeups import Wakeups, Watched
-from kvcellar.layout.host import plan_geometry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,33 +138,13 @@ class SchedulerSide:
         return self._offloader or self._build(None)
 
     def _build(self, payload_bytes: dict[int, int] | None) -> Offloader:
-        layout = layout_for(
+        self._offloader = build_planner(
             self._vllm_config, self._kv_cache_config, self._settings, payload_bytes
         )
-        geometry = plan_geometry(layout, rank_bytes(self._settings, self._num_ranks))
-        self._offloader = Offloader(layout, geometry, self._settings)
-        if logger.isEnabledFor(logging.DEBUG):
-            self._offloader.ledger.on_account = log_account
-        self._jobs.in_flight.block_bytes = [g.payload_bytes for g in layout.groups]
+        groups = self._offloader.layout.groups
+        self._jobs.in_flight.block_bytes = [group.payload_bytes for group in groups]
         if self._is_followed:
             self._kv_events = KvEvents(self._offloader, self._kv_cache_config)
-        if layout.has_drafter and not any(g.is_draft for g in layout.groups):
-            logger.warning(
-                "kvcellar: speculative decoding is on and the engine has marked no "
-                "drafter's group, so every prefix must match one chunk further"
-            )
-        longest = self._vllm_config.model_config.max_model_len
-        if layout.chunk_tokens >= longest:
-            logger.warning(
-                "kvcellar: a chunk is %d tokens and no request can be longer than %d, "
-                "so nothing will ever be served; set a smaller chunk or block size",
-                *(layout.chunk_tokens, longest),
-            )
-        logger.info(
-            "kvcellar: %s", describe_host_memory(self._settings, self._num_ranks)
-        )
-        for line in describe(capacity(layout, geometry)).splitlines():
-            logger.info("kvcellar: %s", line)
         self._start_status(self._offloader)
         return self._offloader
 
