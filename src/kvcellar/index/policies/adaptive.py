@@ -15,21 +15,22 @@ from kvcellar.index.policies.lhd import LhdPolicy
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
-from kvcellar.index.policies.policy import EvictionPolicy, Prompt
+from kvcellar.index.policies.policy import MEMORY_PROMPTS, EvictionPolicy, Prompt
 from kvcellar.index.policies.reuse import ReuseTimes
 from kvcellar.index.policies.shadow import ShadowCache
 from kvcellar.index.policies.trust import Trust
 
 JUDGED_EVERY = 50  # prompts
-MEMORY_PROMPTS = 2000  # prompts after which a hit counts 1/e
 MARGIN = 1.01  # who takes over must be so much better
 
-_SIMPLE_ORDERS: dict[str, Callable[[], EvictionPolicy[Any]]] = {
+SIMPLE_ORDERS: dict[str, Callable[[], EvictionPolicy[Any]]] = {
     "lru": LruPolicy,
     "lru-2": Lru2Policy,
     "lrfu": LrfuPolicy,
 }
-ORDERS = (*_SIMPLE_ORDERS, "lhd")
+"""Orders that need nothing but a node's own history, by name."""
+
+ORDERS = (*SIMPLE_ORDERS, "lhd")
 
 
 class OrderJudge:
@@ -100,7 +101,7 @@ class OrderJudge:
     def _make(self, name: str, chunks_per_key: int) -> EvictionPolicy[Any]:
         if name == "lhd":
             return LhdPolicy(self._times, chunks_per_key)
-        return _SIMPLE_ORDERS[name]()
+        return SIMPLE_ORDERS[name]()
 
 
 class AdaptivePolicy:

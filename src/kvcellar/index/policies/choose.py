@@ -3,11 +3,8 @@
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.evictable import GHOSTS_PER_NODE, chunks_per_sample
 from kvcellar.index.node import Node
-from kvcellar.index.policies.adaptive import AdaptivePolicy, OrderJudge
+from kvcellar.index.policies.adaptive import SIMPLE_ORDERS, AdaptivePolicy, OrderJudge
 from kvcellar.index.policies.lhd import LhdPolicy
-from kvcellar.index.policies.lrfu import LrfuPolicy
-from kvcellar.index.policies.lru import LruPolicy
-from kvcellar.index.policies.lru2 import Lru2Policy
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.policies.reuse import ReuseTimes
 from kvcellar.index.policies.s3fifo import S3FifoPolicy
@@ -28,22 +25,15 @@ def make_policy(
     """
     chunk_bytes, checkpoint_bytes = rules.chunk_bytes, rules.largest_checkpoint[0]
     chunks_per_key = chunks_per_sample(rules.chunk_tokens)
-    match name:
-        case "lru":
-            return LruPolicy()
-        case "lru-2":
-            return Lru2Policy()
-        case "lrfu":
-            return LrfuPolicy()
-        case "s3-fifo":
-            return S3FifoPolicy()
-        case "lhd":
-            key_bytes = max(chunk_bytes, 1) * chunks_per_key
-            times = ReuseTimes(GHOSTS_PER_NODE * arena_bytes // key_bytes)
-            return LhdPolicy(times, chunks_per_key)
-        case "adaptive":
-            judge = OrderJudge(
-                arena_bytes, chunk_bytes, checkpoint_bytes, chunks_per_key
-            )
-            return AdaptivePolicy(judge)
+    if name in SIMPLE_ORDERS:
+        return SIMPLE_ORDERS[name]()
+    if name == "s3-fifo":
+        return S3FifoPolicy()
+    if name == "lhd":
+        key_bytes = max(chunk_bytes, 1) * chunks_per_key
+        times = ReuseTimes(GHOSTS_PER_NODE * arena_bytes // key_bytes)
+        return LhdPolicy(times, chunks_per_key)
+    if name == "adaptive":
+        judge = OrderJudge(arena_bytes, chunk_bytes, checkpoint_bytes, chunks_per_key)
+        return AdaptivePolicy(judge)
     raise ValueError(f"there is no eviction policy {name!r}")

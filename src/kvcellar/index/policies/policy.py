@@ -8,6 +8,8 @@ from kvcellar.index.evictable import Evictable
 
 T = TypeVar("T", bound=Evictable)
 
+MEMORY_PROMPTS = 2000  # prompts after which what was learnt from one counts 1/e
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

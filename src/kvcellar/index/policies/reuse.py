@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kvcellar.index.policies.keyed import KeyedPolicy
 from kvcellar.index.policies.lru import lru_key
+from kvcellar.index.policies.policy import MEMORY_PROMPTS
 from kvcellar.index.policies.runs import Run, find
 
 Floats = NDArray[np.float64]
@@ -27,7 +28,6 @@ EDGES: Floats = 2.0 ** (np.arange(NUM_AGES + 1) / AGES_PER_OCTAVE) - 1.0  # seco
 WIDTHS: Floats = np.diff(EDGES)
 
 RANKED_EVERY = 50  # prompts between two looks at the figures
-MEMORY_PROMPTS = 2000  # prompts after which what was seen counts 1/e
 PRIOR_USES = 3.0  # a class is believed as much as its elders after so many uses
 
 

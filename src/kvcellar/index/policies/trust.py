@@ -4,7 +4,8 @@ A shadow knows nothing of answers, of checkpoints inside prompts, of what is pin
 What it claims too much or too little shows when its order is followed.
 """
 
-MEMORY_PROMPTS = 2000  # prompts after which what came true counts 1/e
+from kvcellar.index.policies.policy import MEMORY_PROMPTS
+
 FORGOTTEN_PROMPTS = 20_000  # the same while another order is followed
 DOUBT = 0.01  # of all chunks asked for: so many hits are taken to have come true
 
