@@ -7,7 +7,7 @@ from kvcellar.config import Settings
 from kvcellar.core import events
 from kvcellar.core.account import Draft, Stretch
 from kvcellar.core.checks import check_ledger
-from kvcellar.core.ledger import MOST_ACCOUNTS, BusyPrefixes, Ledger
+from kvcellar.core.ledger import HALVED_AFTER, MOST_ACCOUNTS, BusyPrefixes, Ledger
 from kvcellar.core.openings import Openings
 from kvcellar.errors import InvariantError
 from kvcellar.index.departures import Departures
@@ -281,6 +281,19 @@ def test_the_check_finds_what_does_not_add_up():
     ledger.recent.append(type(account)("a", 1.0, 5, 0, 0, account.misses[:0]))
     with pytest.raises(InvariantError, match="ends at 0"):
         check_ledger(ledger)
+
+
+def test_the_busiest_prefixes_are_those_of_late():
+    """What served more long ago makes room for what serves now; counts stay exact."""
+    prefixes = BusyPrefixes(1)
+    for _ in range(3 * HALVED_AFTER):
+        prefixes.count(b"old", 100, 0)
+    for _ in range(2 * HALVED_AFTER):
+        prefixes.count(b"new", 100, 50)
+    ((key, newest),) = prefixes.busiest(1)
+    assert (b"new", 2 * HALVED_AFTER) == (key, newest.num_requests)
+    assert 2 * HALVED_AFTER * 100 == newest.served_tokens
+    assert 3 * HALVED_AFTER == prefixes.by_key[b"old"].num_requests
 
 
 def test_memories_are_bounded():

@@ -199,3 +199,16 @@ def test_the_check_sees_wrong_bytes():
         fault(index, tenant)
         with pytest.raises(InvariantError):
             check_index(index)
+
+
+def test_the_fullest_tenants_come_first():
+    """Names with their bytes, so many and no more."""
+    index = make_index()
+    chunk = index.rules.chunk_bytes
+    one, two, three = (index.tenants.named(name) for name in ("one", "two", "three"))
+    grow(index, index.root, b"a", 1, one)
+    grow(index, index.root, b"b", 3, two)
+    assert three is not None
+    fullest = [("two", 3 * chunk), ("one", chunk)]
+    assert fullest == index.tenants.fullest(2)
+    assert [*fullest, ("three", 0)] == index.tenants.fullest(5)

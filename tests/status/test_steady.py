@@ -100,3 +100,13 @@ def test_rates_are_over_the_window():
         rates.note(second, {"a": 2 * second})
     assert {"a": 2.0, "b": 0.5} == rates.per_second(30, {"a": 60, "b": 5})
     assert {"a": 4.0} == rates.per_second(30, {"a": 80})
+
+
+def test_moments_are_kept_for_a_while():
+    """Oldest first, in seconds since the start; one before those that are kept."""
+    rates = RateWindow(10, 20)
+    for second in range(100, 131):
+        rates.note(second, {"a": second})
+    history = rates.history(100)
+    assert [10.0 + n for n in range(21)] == [m["uptime_seconds"] for m in history]
+    assert {"a": 130} == history[-1]["totals"]

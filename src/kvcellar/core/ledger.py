@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MOST_ACCOUNTS = 4096  # the latest, for `kvcellar why`
 MOST_PREFIXES = 256
+HALVED_AFTER = 1024  # counts; what was served before weighs half
 
 
 @dataclass(slots=True)
@@ -22,11 +23,13 @@ class BusyPrefix:
         num_tokens: its length.
         num_requests: requests that were served exactly this much.
         host_tokens: tokens of it that were loaded for them, all together.
+        weight: tokens it served, those of long ago less; what it is ranked by.
     """
 
     num_tokens: int
     num_requests: int = 0
     host_tokens: int = 0
+    weight: float = 0.0
 
     @property
     def served_tokens(self) -> int:
@@ -35,10 +38,15 @@ class BusyPrefix:
 
 
 class BusyPrefixes:
-    """The prefixes that served most, among so many that were seen lately."""
+    """The prefixes that serve most these days, among so many that were seen lately.
+
+    Every so many counts all weights are halved, so a prefix that was busy yesterday
+    makes room for one that is busy now.
+    """
 
     def __init__(self, most: int = MOST_PREFIXES) -> None:
         self._most = most
+        self._num_counted = 0
         self.by_key: dict[bytes, BusyPrefix] = {}
 
     def count(self, key: bytes, num_tokens: int, host_tokens: int) -> None:
@@ -48,15 +56,20 @@ class BusyPrefixes:
             prefix = self.by_key[key] = BusyPrefix(num_tokens)
         prefix.num_requests += 1
         prefix.host_tokens += host_tokens
+        prefix.weight += num_tokens
+        self._num_counted += 1
+        if self._num_counted % HALVED_AFTER == 0:
+            for counted in self.by_key.values():
+                counted.weight /= 2
         if len(self.by_key) > 2 * self._most:
             self.by_key = dict(self.busiest(self._most))
 
     def busiest(self, most: int) -> list[tuple[bytes, BusyPrefix]]:
-        """Those that served most, the first most of all."""
-        by_tokens = sorted(
-            self.by_key.items(), key=lambda item: item[1].served_tokens, reverse=True
+        """Those that weigh most, the heaviest first."""
+        by_weight = sorted(
+            self.by_key.items(), key=lambda item: item[1].weight, reverse=True
         )
-        return by_tokens[:most]
+        return by_weight[:most]
 
 
 class Ledger:

@@ -6,6 +6,7 @@ the cells that were taken for them. At its share a tenant makes room among its o
 first checkpoints that a deeper one has replaced, then leaves, as they were used.
 """
 
+import heapq
 from weakref import WeakValueDictionary
 
 from kvcellar.index.evictable import NEVER, Evictable
@@ -57,6 +58,11 @@ class Tenants:
         """Whether the tenant may take so many bytes more."""
         assert self.most_bytes is not None  # or there would be no tenant
         return tenant.used_bytes + num_bytes <= self.most_bytes
+
+    def fullest(self, most: int) -> list[tuple[str, int]]:
+        """Names and bytes of those that hold most, the fullest first."""
+        held = [(name, tenant.used_bytes) for name, tenant in self._tenants.items()]
+        return heapq.nlargest(most, held, key=lambda one: one[1])
 
     def __len__(self) -> int:
         return len(self._tenants)

@@ -1,5 +1,6 @@
 """One planner's state in plain types."""
 
+import hashlib
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +10,7 @@ from kvcellar.index.capacity import capacity
 from kvcellar.layout.groups import CacheLayout
 
 MOST_PREFIXES = 20
+MOST_TENANTS = 5
 _KEY_DIGITS = 16  # of a prefix's hash; enough to tell them apart
 
 
@@ -33,11 +35,33 @@ def planner_state(offloader: Offloader) -> dict[str, Any]:
                 "chunks": len(index.nodes),
                 "checkpoints": index.num_checkpoints,
                 "pinned_chunks": index.num_pinned_chunks,
+                "leased_bytes": index.leases.used_bytes,
+                "leases": len(index.leases.ends),
             }
         },
+        "tenants": _tenants(offloader),
         "num_requests": len(offloader.records),
         **_ledger(offloader.ledger),
     }
+
+
+def _tenants(offloader: Offloader) -> dict[str, Any]:
+    """How much those hold that are bounded. A cache salt is a secret: no name of it."""
+    tenants, settings = offloader.index.tenants, offloader.settings
+    name = str if settings.tenant_by == "tag" else _alias
+    return {
+        "tenants": len(tenants),
+        "most_bytes": tenants.most_bytes,
+        "fullest": [
+            {"name": name(found), "used_bytes": num_bytes}
+            for found, num_bytes in tenants.fullest(MOST_TENANTS)
+        ],
+    }
+
+
+def _alias(secret: str) -> str:
+    """The same for the same secret, and nothing to learn it from."""
+    return hashlib.blake2b(secret.encode(), digest_size=4).hexdigest()
 
 
 def _ledger(ledger: Ledger) -> dict[str, Any]:
@@ -58,6 +82,7 @@ def _ledger(ledger: Ledger) -> dict[str, Any]:
                 "requests": prefix.num_requests,
                 "served_tokens": prefix.served_tokens,
                 "host_tokens": prefix.host_tokens,
+                "weight": round(prefix.weight),
             }
             for key, prefix in busiest
         ],

@@ -184,7 +184,7 @@ def test_every_name_of_vllms_connectors_has_a_twin():
 
 def test_jobs_under_way_are_counted_until_they_end():
     """Blocks and bytes of a store and a load, and how long the load was waited for."""
-    now = iter((1.0, 2.0, 4.5))
+    now = iter((1.0, 2.0, 4.5, 5.0))
     in_flight = InFlight(clock=lambda: next(now))
     in_flight.block_bytes = [10, 1000]
     blocks = [GroupCopy(0, [1, 2], [3, 4]), GroupCopy(1, [5], [6])]
@@ -202,6 +202,8 @@ def test_jobs_under_way_are_counted_until_they_end():
         load.ended_blocks,
     )
     assert (0, 0, 0) == (store.num_blocks, store.num_bytes, store.ended_blocks)
+    assert (1, 0, 2.5) == (load.num_ended, load.num_failed, load.ended_seconds)
+    assert (0, 1, 0.0) == (store.num_ended, store.num_failed, store.ended_seconds)
     assert [2.5] == in_flight.take_load_waits()
     assert [3] == in_flight.take_store_blocks()
     assert [] == in_flight.take_load_waits()

@@ -73,6 +73,8 @@ def test_status_over_http_is_the_planners_state(run):
         "chunks": 4,
         "checkpoints": 0,
         "pinned_chunks": 0,
+        "leased_bytes": 0,
+        "leases": 0,
     }
     assert {"device": 0, "host": 64, "computed": 66} == engine["prompt_tokens"]
     assert {"never_seen": 64, "last_boundary": 2} == engine["missed_tokens"]
@@ -88,6 +90,33 @@ def test_status_over_http_is_the_planners_state(run):
     assert engine["copies"]["load"]["copied_bytes"] > 0
     assert engine["process_id"] == os.getpid()
     assert {"prompt_tokens_host", "store_bytes"} <= engine["rates"]["per_second"].keys()
+
+
+def test_status_has_what_a_live_view_needs(run):
+    """Totals that rates are made of, the device's blocks, copies that ended, history
+    when it is asked for and only then."""
+    run.ask(prompt(65))
+    run.drop_device()
+    run.ask(prompt(65))
+    ((engine,),) = get("/kvcellar/status")[1].values()
+    totals = engine["totals"]
+    assert (0, 64, 66) == tuple(
+        totals[f"prompt_tokens_{source}"] for source in ("device", "host", "computed")
+    )
+    assert (64, 2) == (
+        totals["missed_tokens_never_seen"],
+        totals["missed_tokens_last_boundary"],
+    )
+    assert totals["store_jobs"] == engine["copies"]["store"]["ended_jobs"] > 0
+    assert (1, 0) == (totals["load_jobs"], totals["failed_load_jobs"])
+    assert totals["load_seconds"] > 0
+    device = engine["tiers"]["device"]
+    assert 0 < device["free_blocks"] <= device["blocks"]
+    assert {"tenants": 0, "most_bytes": None, "fullest": []} == engine["tenants"]
+    assert "history" not in engine
+    ((engine,),) = get("/kvcellar/status", query_string=b"history=1")[1].values()
+    assert all(m["uptime_seconds"] >= 0 for m in engine["history"])
+    assert engine["history"][0]["totals"].keys() <= totals.keys()
 
 
 def test_why_over_http(run):

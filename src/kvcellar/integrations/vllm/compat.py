@@ -199,6 +199,11 @@ class DeviceBlocks:
         return any(b.ref_cnt == 1 for blocks in self._pinned.values() for b in blocks)
 
     @property
+    def num_blocks(self) -> int:
+        """All blocks but the null block, which is never given away."""
+        return len(self._pool.blocks) - 1
+
+    @property
     def num_free(self) -> int:
         """Blocks that the engine can give away now."""
         return int(self._pool.get_num_free_blocks())

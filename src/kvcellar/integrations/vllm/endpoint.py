@@ -12,6 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from kvcellar.status.run_folder import own_run_folder, sockets_near
 
@@ -49,19 +50,20 @@ class StatusEndpoint:
         await _respond(send, status, body, has_body=scope["method"] == "GET")
 
 
-def _question_of(scope: Scope) -> dict[str, str] | None:
+def _question_of(scope: Scope) -> dict[str, Any] | None:
     """What is asked, if it is one of our paths."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return None
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     if path == STATUS_PATH:
-        return {"ask": "status"}
+        asked = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        return {"ask": "status", "history": asked.get("history") == ["1"]}
     if path.startswith(WHY_PATH) and len(path) > len(WHY_PATH):
         return {"ask": "why", "request_id": path.removeprefix(WHY_PATH)}
     return None
 
 
-async def _answer(question: dict[str, str]) -> tuple[int, dict[str, Any]]:
+async def _answer(question: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Ask every engine of this server; status code and body."""
     paths = sockets_near(own_run_folder(), os.getpid(), os.getppid())
     replies = await asyncio.gather(*(_ask(path, question) for path in paths))
@@ -82,7 +84,7 @@ async def _answer(question: dict[str, str]) -> tuple[int, dict[str, Any]]:
     return 200, {"request_id": question["request_id"], "accounts": accounts}
 
 
-async def _ask(path: Path, question: dict[str, str]) -> dict[str, Any]:
+async def _ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
     """One engine's answer; what went wrong, as ``{"error": ...}``."""
     try:
         async with asyncio.timeout(_ENGINE_SECONDS):

@@ -25,6 +25,10 @@ class Traffic:
         num_bytes: their payload bytes on one rank.
         ended_blocks: blocks of jobs that ended well, since start.
         ended_bytes: payload bytes of these on one rank.
+        num_ended: jobs that ended well, since start.
+        num_failed: jobs that failed, since start.
+        ended_seconds: from the decision to the last rank's report, of those that ended
+            well, all together.
     """
 
     num_jobs: int = 0
@@ -32,6 +36,9 @@ class Traffic:
     num_bytes: int = 0
     ended_blocks: int = 0
     ended_bytes: int = 0
+    num_ended: int = 0
+    num_failed: int = 0
+    ended_seconds: float = 0.0
 
 
 class InFlight:
@@ -77,11 +84,16 @@ class InFlight:
         traffic.num_jobs -= 1
         traffic.num_blocks -= job.num_blocks
         traffic.num_bytes -= job.num_bytes
-        if not has_failed:
+        seconds = self._clock() - job.begun
+        if has_failed:
+            traffic.num_failed += 1
+        else:
+            traffic.num_ended += 1
+            traffic.ended_seconds += seconds
             traffic.ended_blocks += job.num_blocks
             traffic.ended_bytes += job.num_bytes
         if job.direction is Direction.LOAD:
-            self._load_waits.append(self._clock() - job.begun)
+            self._load_waits.append(seconds)
 
     def take_load_waits(self) -> list[float]:
         """Seconds that loads were waited for, of those ended since the last call."""

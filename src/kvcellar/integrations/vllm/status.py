@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import kvcellar
 from kvcellar.integrations.vllm.scheduler_counts import read_all
+from kvcellar.integrations.vllm.totals import copies_state, device_state, read_totals
 from kvcellar.status.accounts import account_as_json, find_accounts
 from kvcellar.status.rates import WINDOW_SECONDS, RateWindow
 from kvcellar.status.run_folder import own_run_folder
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
     from kvcellar.integrations.vllm.jobs import Jobs
 
 logger = logging.getLogger("vllm.kvcellar.status")
-
-_RATED = {
-    "prompt_tokens_device": 'kvcellar_prompt_tokens_total{source="device"}',
-    "prompt_tokens_host": 'kvcellar_prompt_tokens_total{source="host"}',
-    "prompt_tokens_computed": 'kvcellar_prompt_tokens_total{source="computed"}',
-    "stored_chunks": 'kvcellar_stores_total{kind="chunk"}',
-    "stored_checkpoints": 'kvcellar_stores_total{kind="checkpoint"}',
-    "evicted_chunks": 'kvcellar_evictions_total{kind="chunk"}',
-    "evicted_checkpoints": 'kvcellar_evictions_total{kind="checkpoint"}',
-}
 
 
 class EngineStatus:
@@ -60,10 +51,13 @@ class EngineStatus:
         self._rates = RateWindow()
 
     def answer(self, question: Question) -> Answer:
-        """``{"ask": "status"}``, or ``{"ask": "why", "request_id": ...}``."""
+        """``{"ask": "status"}``, or ``{"ask": "why", "request_id": ...}``.
+
+        A status is asked with ``"history": true`` for how the totals grew lately.
+        """
         asked = question.get("ask")
         if asked == "status":
-            return self._status()
+            return self._status(with_history=question.get("history") is True)
         if asked == "why":
             return self._why(str(question.get("request_id", "")))
         return {"error": f"unknown question {asked!r}; ask for status or why"}
@@ -74,17 +68,19 @@ class EngineStatus:
         if totals is not None:
             self._rates.note(now, totals)
 
-    def _status(self) -> Answer:
+    def _status(self, *, with_history: bool) -> Answer:
         seen = read_steadily(self._num_changes, self._read)
         if seen is None:
             return {"error": "the engine is too busy to be looked at; ask again"}
         now = time.monotonic()
-        rates = self._rates.per_second(now, seen.pop("totals"))
+        rates = self._rates.per_second(now, seen["totals"])
+        history = {"history": self._rates.history(self._started)}
         return {
             **self._facts,
             "uptime_seconds": now - self._started,
             **seen,
             "rates": {"window_seconds": WINDOW_SECONDS, "per_second": rates},
+            **(history if with_history else {}),
         }
 
     def _why(self, request_id: str) -> Answer:
@@ -93,28 +89,19 @@ class EngineStatus:
         return {"accounts": [account_as_json(account, now) for account in found]}
 
     def _read(self) -> dict[str, Any]:
+        counters = read_all(self._offloader, self._jobs)
+        state = planner_state(self._offloader)
+        state["tiers"]["device"] = device_state(self._jobs)
         return {
-            **planner_state(self._offloader),
-            "copies": {
-                direction.value: {
-                    "jobs": traffic.num_jobs,
-                    "in_flight_bytes": traffic.num_bytes,
-                    "copied_bytes": traffic.ended_bytes,
-                }
-                for direction, traffic in self._jobs.in_flight.by_direction.items()
-            },
-            "counters": read_all(self._offloader, self._jobs),
-            "totals": self._totals(),
+            **state,
+            "copies": copies_state(self._jobs),
+            "counters": counters,
+            "totals": read_totals(counters, self._offloader, self._jobs),
         }
 
     def _totals(self) -> dict[str, float]:
-        """What rates are worked out of."""
         counters = read_all(self._offloader, self._jobs)
-        totals: dict[str, float] = {n: counters[key] for n, key in _RATED.items()}
-        totals["requests"] = sum(self._offloader.ledger.num_requests.values())
-        for direction, traffic in self._jobs.in_flight.by_direction.items():
-            totals[f"{direction.value}_bytes"] = traffic.ended_bytes
-        return totals
+        return read_totals(counters, self._offloader, self._jobs)
 
 
 def engine_facts(vllm_config: "VllmConfig", num_ranks: int) -> dict[str, Any]:
