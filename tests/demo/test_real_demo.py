@@ -27,10 +27,12 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("name", "mode"),
-    [("gemma3", "eager"), ("qwen3-next", "lazy")],
+    ("name", "mode", "ranks"),
+    [("gemma3", "eager", 1), ("qwen3-next", "lazy", 1), ("gemma3", "eager", 2)],
 )
-def test_returning_conversations_are_served_exactly(name: str, mode: str, folder: Path):
+def test_returning_conversations_are_served_exactly(
+    name: str, mode: str, ranks: int, folder: Path
+):
     """Evicted conversations come from the host, equal to device hits."""
     environment = {
         **os.environ,
@@ -38,8 +40,9 @@ def test_returning_conversations_are_served_exactly(name: str, mode: str, folder
         "TMPDIR": str(folder),
     }
     command = [sys.executable, "-m", "kvcellar", "demo", "--json", "--keep-logs"]
+    command += ["--tiny", name, "--mode", mode, "--conversations", "6"]
     done = subprocess.run(
-        [*command, "--tiny", name, "--mode", mode, "--conversations", "6"],
+        [*command, "--tensor-parallel", str(ranks)],
         env=environment,
         capture_output=True,
         text=True,

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kvcellar.demo import engine, run
 from kvcellar.demo.engine import running_engine
 from kvcellar.demo.progress import Progress
 from kvcellar.demo.run import DemoSettings, run_demo
+from kvcellar.demo.table import table_of
 from kvcellar.demo.target import Target
 from kvcellar.errors import CellarError, ConfigError
 from kvcellar.serve.address import free_port
@@ -77,6 +79,40 @@ def test_mode_reaches_the_server_and_the_report(started):
     report = run_demo(demo_settings(mode="lazy"))
     assert started[1].mode == "lazy"
     assert report.setting.mode == "lazy"
+
+
+def test_ranks_reach_both_servers_and_the_report(started):
+    """--tensor-parallel is what both servers are started with, and is reported."""
+    report = run_demo(demo_settings(num_ranks=2))
+    for settings in started:
+        assert ("--tensor-parallel-size", "2") in pairwise(settings.vllm_arguments)
+    assert report.setting.num_ranks == 2
+    assert "on 2 ranks\n" in table_of(report)
+
+
+def test_no_ranks_are_refused():
+    """A model needs one rank at least."""
+    with pytest.raises(ConfigError, match="tensor_parallel=0 is no number of ranks"):
+        run_demo(demo_settings(num_ranks=0))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "bound"),
+    [({0, 1}, "0|1"), ({1, 3, 5, 9, 11}, "1,5,11|3,9"), ({7}, "7|7")],
+)
+def test_ranks_share_the_processors(cpus, bound, monkeypatch):
+    """Each rank gets processors of its own, if there are enough for that."""
+    monkeypatch.setattr(engine.os, "sched_getaffinity", lambda _: cpus)
+    monkeypatch.delenv(engine.BOUND_CPUS, raising=False)
+    settings = ServeSettings("m", None, vllm_arguments=("-tp", "2"))
+    environment = engine._environment(settings, Path("/x"))
+    assert environment[engine.BOUND_CPUS] == bound
+
+
+def test_one_rank_is_bound_by_vllm(serve_settings, monkeypatch):
+    """Without ranks vLLM finds the processors by itself."""
+    monkeypatch.delenv(engine.BOUND_CPUS, raising=False)
+    assert engine.BOUND_CPUS not in engine._environment(serve_settings, Path("/x"))
 
 
 def test_logs_are_kept_on_request(started, tmp_path):

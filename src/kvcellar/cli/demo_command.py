@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # A test compares them with the recipes.
-TINY_NAMES = ("gemma3", "llama4", "llama", "qwen3-next")
+TINY_NAMES = ("gemma3", "llama4", "llama", "qwen3-next", "gemma3-mqa")
 
 _DESCRIPTION = """\
 Play returning conversations against a real vLLM server on this machine, first without
@@ -39,23 +39,11 @@ def add_parser(
         choices=TINY_NAMES,
         default=TINY_NAMES[0],
         help="tiny random model to make and use: sliding window (gemma3, the default), "
-        "chunked local (llama4), full attention only (llama) or recurrent state "
-        "(qwen3-next)",
+        "chunked local (llama4), full attention only (llama), recurrent state "
+        "(qwen3-next), or gemma3 with one KV head, which ranks hold alike (gemma3-mqa)",
     )
     model.add_argument("--model", metavar="PATH", help="a local model to use instead")
-    parser.add_argument(
-        "--host-memory",
-        metavar="SIZE",
-        default="1GiB",
-        help="host memory of the server (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--mode",
-        choices=("eager", "lazy"),
-        default="eager",
-        help="when chunks are stored: each when complete (eager, the default), or when "
-        "the device is about to lose it (lazy)",
-    )
+    _add_server_options(parser)
     parser.add_argument(
         "--conversations",
         metavar="N",
@@ -79,6 +67,29 @@ def add_parser(
     parser.set_defaults(run=run, takes_vllm_arguments=False)
 
 
+def _add_server_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host-memory",
+        metavar="SIZE",
+        default="1GiB",
+        help="host memory of the server (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("eager", "lazy"),
+        default="eager",
+        help="when chunks are stored: each when complete (eager, the default), or when "
+        "the device is about to lose it (lazy)",
+    )
+    parser.add_argument(
+        "--tensor-parallel",
+        metavar="N",
+        type=int,
+        default=1,
+        help="ranks that share the model, a process each (default: %(default)s)",
+    )
+
+
 def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
     """Play the demo, print its report, and return 0 if nothing differs."""
     from kvcellar.config import parse_bytes
@@ -94,6 +105,7 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
             num_conversations=options.conversations,
             seed=options.seed,
             keep_logs=options.keep_logs,
+            num_ranks=options.tensor_parallel,
         )
     )
     print(report.to_json() if options.json else table_of(report))

@@ -56,6 +56,17 @@ _COMMON: dict[str, object] = {
     "tie_word_embeddings": False,
 }
 
+_GEMMA3: dict[str, object] = {
+    **_COMMON,
+    "num_hidden_layers": 6,
+    "sliding_window": 256,
+    "layer_types": [
+        *("sliding_attention", "sliding_attention", "full_attention"),
+        *("sliding_attention", "sliding_attention", "full_attention"),
+    ],
+    "query_pre_attn_scalar": 4,
+}
+
 RECIPES: dict[str, TinyRecipe] = {
     recipe.name: recipe
     for recipe in (
@@ -64,16 +75,7 @@ RECIPES: dict[str, TinyRecipe] = {
             summary="sliding window of 256 tokens + full attention",
             config_class="Gemma3TextConfig",
             block_tokens=32,
-            config={
-                **_COMMON,
-                "num_hidden_layers": 6,
-                "sliding_window": 256,
-                "layer_types": [
-                    *("sliding_attention", "sliding_attention", "full_attention"),
-                    *("sliding_attention", "sliding_attention", "full_attention"),
-                ],
-                "query_pre_attn_scalar": 4,
-            },
+            config=_GEMMA3,
         ),
         TinyRecipe(
             name="llama4",
@@ -120,6 +122,13 @@ RECIPES: dict[str, TinyRecipe] = {
                 "moe_intermediate_size": _HIDDEN_SIZE,
                 "shared_expert_intermediate_size": _HIDDEN_SIZE,
             },
+        ),
+        TinyRecipe(
+            name="gemma3-mqa",
+            summary="as gemma3, with one KV head, which tensor-parallel ranks all hold",
+            config_class="Gemma3TextConfig",
+            block_tokens=32,
+            config={**_GEMMA3, "num_key_value_heads": 1},
         ),
     )
 }

@@ -62,6 +62,7 @@ class Setting:
     host_memory_bytes: int
     mode: str
     seed: int
+    num_ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,11 @@ MIN_CONVERSATIONS = 2 * NUM_HELD_CONVERSATIONS
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """What ``kvcellar demo`` was asked for; exactly one of the first two is given."""
+    """What ``kvcellar demo`` was asked for; exactly one of the first two is given.
+
+    Attributes:
+        num_ranks: processes that share the model by tensor parallelism.
+    """
 
     tiny_name: str | None
     model_path: str | None
@@ -47,6 +51,7 @@ class DemoSettings:
     num_conversations: int
     seed: int
     keep_logs: bool
+    num_ranks: int = 1
 
 
 def run_demo(settings: DemoSettings) -> Report:
@@ -60,6 +65,11 @@ def run_demo(settings: DemoSettings) -> Report:
         raise ConfigError(
             f"conversations={settings.num_conversations} fit on the device and would "
             f"never be evicted; give at least {MIN_CONVERSATIONS}"
+        )
+    if settings.num_ranks < 1:
+        raise ConfigError(
+            f"tensor_parallel={settings.num_ranks} is no number of ranks; give at "
+            "least 1"
         )
     started = time.monotonic()
     with (
@@ -97,7 +107,9 @@ class _Stage:
             model=str(self.target.path),
             host_memory_bytes=host_memory_bytes,
             mode=self.settings.mode,
-            vllm_arguments=self.target.vllm_arguments(free_port()),
+            vllm_arguments=self.target.vllm_arguments(
+                free_port(), self.settings.num_ranks
+            ),
         )
         log = self.folder / f"{label.replace(' ', '-')}.log"
         with running_engine(serve_settings, log, self._show_wait) as client:
@@ -118,6 +130,7 @@ class _Stage:
             host_memory_bytes=self.settings.host_memory_bytes,
             mode=self.settings.mode,
             seed=self.settings.seed,
+            num_ranks=self.settings.num_ranks,
         )
 
     def _show_wait(self, waited_seconds: float) -> None:

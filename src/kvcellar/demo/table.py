@@ -27,8 +27,9 @@ def table_of(report: Report) -> str:
 def _setting_lines(report: Report) -> list[str]:
     setting = report.setting
     device_tokens = setting.num_device_blocks * setting.block_tokens
+    ranks = f", on {setting.num_ranks} ranks" if setting.num_ranks > 1 else ""
     return [
-        f"kvcellar demo: {setting.model}",
+        f"kvcellar demo: {setting.model}{ranks}",
         f"{setting.num_conversations} conversations take turns; device cache of "
         f"{setting.num_device_blocks} blocks x {setting.block_tokens} tokens "
         f"({device_tokens:,} in all groups); host memory "

@@ -31,7 +31,7 @@ class Target:
     block_tokens: int
     num_device_blocks: int
 
-    def vllm_arguments(self, port: int) -> tuple[str, ...]:
+    def vllm_arguments(self, port: int, num_ranks: int = 1) -> tuple[str, ...]:
         """The server's arguments: a small cache, eager execution, counted hits."""
         return (
             *("--host", "127.0.0.1", "--port", str(port)),
@@ -40,6 +40,7 @@ class Target:
             *("--max-num-batched-tokens", str(MAX_BATCHED_TOKENS)),
             *("--block-size", str(self.block_tokens)),
             *("--num-gpu-blocks-override", str(self.num_device_blocks)),
+            *("--tensor-parallel-size", str(num_ranks)),
             "--enforce-eager",
             "--enable-prompt-tokens-details",
         )

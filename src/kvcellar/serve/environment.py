@@ -23,9 +23,14 @@ def server_environment(
     connector is asked for, unless the user has set one. Other platforms ignore it.
     Source: vLLM 0.32, utils/ompmultiprocessing.py, ``reserve_cpu_num``.
     """
+    return {RESERVED_CPU: str(num_ranks_of(settings)), **own}
+
+
+def num_ranks_of(settings: ServeSettings) -> int:
+    """Ranks of one engine, by its tensor and pipeline arguments; 1 if not given."""
     num_ranks = 1
     for names in _RANK_OPTIONS:
         values = (option_value(settings.vllm_arguments, name) for name in names)
         given = next((value for value in values if value is not None), "1")
         num_ranks *= int(given) if given.isdecimal() else 1
-    return {RESERVED_CPU: str(num_ranks), **own}
+    return num_ranks
