@@ -39,7 +39,7 @@ _UNIT_BYTES = {
 _UNIT_BY_LOWER = {unit.lower(): unit for unit in _UNIT_BYTES}
 _NO_MACHINE_HAS_BYTES = 2**60
 _BYTES_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
-_NOT_SERVED = frozenset(
+NOT_SERVED = frozenset(
     {
         "backpressure",
         "cache_policy_module_path",
@@ -65,31 +65,36 @@ class Settings:
 
     Attributes:
         host_memory_bytes: host memory of the whole server, shared by all its ranks.
-        host_memory_bytes_per_rank: host memory of one rank; wins over the former.
+        host_memory_bytes_per_rank: host memory of one rank; wins over that of the
+            whole server.
         mode: ``"eager"`` stores a chunk as soon as it is complete, ``"lazy"`` when
             the device is about to lose it.
         eviction_policy: who goes when room is needed; one of ``EVICTION_POLICIES``.
-        placement: which boundaries get a checkpoint, a set of rules from
-            ``core/placements/sets.py``; one of ``PLACEMENTS``.
+        placement: which boundaries get a checkpoint; one of ``PLACEMENTS``, each a set
+            of rules in ``core/placements/sets.py``.
         superseded_first: whether a checkpoint that a deeper one on the same unbranched
-            path has replaced goes before everything else; None leaves that to the order
-            of eviction: so it is under LRU.
-        admission: ``"all"``, or ``"second-touch"`` for what an earlier prompt had too.
-        chunk_tokens: tokens per chunk; None takes the smallest that fits the model.
+            path has replaced goes before everything else; if not set, the order of
+            eviction decides, and under LRU it does.
+        admission: what host memory takes: ``"all"``, or with ``"second-touch"`` only
+            what an earlier prompt had too.
+        chunk_tokens: tokens per chunk, and so the distance of resume points; if not
+            set, the smallest that fits the model.
         blocks_per_chunk: the same as a multiple of the smallest chunk.
         min_load_tokens: fewer tokens than this are recomputed, not loaded.
         cost_rule: whether a load that is measured to take longer than recomputing is
             given up.
-        max_load_tokens: most tokens loaded for one request; None for no limit.
-        max_store_tokens: tokens of a request beyond this are not stored.
+        max_load_tokens: most tokens loaded for one request; no limit if not set.
+        max_store_tokens: tokens of a request beyond this are not stored; no limit if
+            not set.
         store_decoded: whether generated tokens are stored as well as the prompt.
-        decode_checkpoint_tokens: generated tokens between two checkpoints; None
-            leaves the spacing to the placement rules.
+        decode_checkpoint_tokens: generated tokens between two checkpoints, rounded up
+            to whole chunks; if not set, 256.
         spaced_checkpoint_share: bytes of the checkpoints inside a long prefill, as a
-            share of the bytes of its chunks; 0 for no such checkpoints. Eager mode.
+            share of the bytes of its chunks; 0 for no such checkpoints, as in lazy
+            mode.
         lease_share: most host memory, as a share, that requests may keep by a lease.
         tenant_share: most host memory, as a share, that one tenant's requests may fill;
-            None for no bound.
+            no bound if not set.
         tenant_by: what names the tenant of a request; one of ``TENANT_NAMES``.
         dead_state: whether state that no resumed layer reads is left out, on the
             models for which that is proven.
@@ -257,7 +262,7 @@ def _refusal(key: str, value: object, advice: str) -> ConfigError:
 
 
 def _unknown_key(key: object, value: object) -> ConfigError:
-    if key in _NOT_SERVED:
+    if key in NOT_SERVED:
         return ConfigError(
             f"{key}={value!r} belongs to vLLM's own connectors and kvcellar does not "
             f"have it; remove it. known keys: {', '.join(sorted(_KEYS))}"
@@ -316,11 +321,11 @@ def _prompt_only_switch(value: object, key: str) -> bool:
     return not _switch(value, key)
 
 
-_Reader = Callable[[object, str], object]
+Reader = Callable[[object, str], object]
 
 # key -> (setting, reader). Source of the twins: vLLM 0.32, the extra configuration of
 # SimpleCPUOffloadConnector and OffloadingConnector.
-_KEYS: dict[str, tuple[str, _Reader]] = {
+_KEYS: dict[str, tuple[str, Reader]] = {
     "host_memory": ("host_memory_bytes", parse_bytes),
     "cpu_bytes_to_use": ("host_memory_bytes", parse_bytes),
     "host_memory_per_rank": ("host_memory_bytes_per_rank", parse_bytes),
@@ -352,3 +357,11 @@ _KEYS: dict[str, tuple[str, _Reader]] = {
 
 SETTING_KEYS = frozenset(_KEYS)
 """Every key of ``kv_connector_extra_config`` that is read here."""
+
+
+def keys_by_setting() -> dict[str, dict[str, Reader]]:
+    """Per setting the keys that fill it, ours first, each with how it is read."""
+    found: dict[str, dict[str, Reader]] = {}
+    for key, (setting, read) in _KEYS.items():
+        found.setdefault(setting, {})[key] = read
+    return found

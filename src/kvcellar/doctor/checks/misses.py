@@ -10,8 +10,7 @@ from kvcellar.reasons import MEANINGS, MissReason
 
 _TOLD_FROM = 0.05  # share of all prompt tokens
 
-# What must be so, and reasons that a retry or another check deals with, have no entry.
-_REMEDIES: Mapping[MissReason, tuple[bool, str]] = {
+REMEDIES: Mapping[MissReason, tuple[bool, str]] = {
     MissReason.EVICTED: (True, "give more host_memory; kvcellar replay says how much"),
     MissReason.NO_ROOM: (True, "give more host_memory, or use mode lazy"),
     MissReason.LOST: (True, "use mode eager"),
@@ -37,6 +36,10 @@ _REMEDIES: Mapping[MissReason, tuple[bool, str]] = {
     ),
     MissReason.RESET: (False, "reset less, or without the external cache"),
 }
+"""Per reason whether it is a loss, and what to do about it.
+
+What must be so, and reasons that a retry or another check deals with, have no entry.
+"""
 
 
 def find_misses(facts: Facts) -> Iterator[Finding]:
@@ -47,7 +50,7 @@ def find_misses(facts: Facts) -> Iterator[Finding]:
     total = server.count("kvcellar_prompt_tokens_total")
     counts = {
         reason: server.count("kvcellar_missed_tokens_total", reason=reason)
-        for reason in _REMEDIES
+        for reason in REMEDIES
     }
     told = [
         (count, reason)
@@ -55,7 +58,7 @@ def find_misses(facts: Facts) -> Iterator[Finding]:
         if total >= ENOUGH_TOKENS and count >= _TOLD_FROM * total
     ]
     for count, reason in sorted(told, reverse=True):
-        is_loss, remedy = _REMEDIES[reason]
+        is_loss, remedy = REMEDIES[reason]
         level = warning if is_loss else note
         yield level(
             f"{count / total:.0%} of all prompt tokens were computed: {reason}",

@@ -1,31 +1,25 @@
-"""Writes docs/metrics.md from the table in ``kvcellar.metrics``.
+"""docs/metrics.md: the table in ``kvcellar.metrics``."""
 
-.venv/bin/python scripts/metrics_page.py            write the page
-.venv/bin/python scripts/metrics_page.py --check    fail if it is out of date
-"""
-
-import pathlib
-import sys
 from collections.abc import Iterator
 
+from kvcellar.doctor.checks.misses import REMEDIES
 from kvcellar.metrics import INFO, INFO_LABELS, METRICS, NOT_EXPORTED, Metric
-from kvcellar.reasons import MEANINGS
-
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+from kvcellar.reasons import MEANINGS, MissReason
+from pages.markdown import origin, table
 
 _HEAD = (
     "# Metrics",
     "",
-    "Made from the table in `src/kvcellar/metrics.py` by `scripts/metrics_page.py`.",
+    origin("the table in `src/kvcellar/metrics.py`"),
     "",
     "They appear on vLLM's own `/metrics`, beside vLLM's, with vLLM's labels "
     "(`model_name`, `engine`) and at most one more.",
     "Bytes and blocks are those of one rank where it says so; copies are counted on "
     "every rank. With several API servers",
     "(`--api-server-count`) the numbers are those of the whole server. "
-    "`dashboards/grafana.json` draws them in Grafana 10 or newer",
-    "(made by `scripts/grafana_dashboard.py`), and `dashboards/alerts.yml` has alert "
-    "rules for Prometheus.",
+    "[A Grafana page](../dashboards/grafana.json) draws them",
+    "in Grafana 10 or newer, and [alert rules](../dashboards/alerts.yml) for "
+    "Prometheus watch them ([how](operate.md#dashboard-and-alerts)).",
     "",
 )
 
@@ -35,18 +29,19 @@ def page() -> str:
     return "\n".join(
         (
             *_HEAD,
-            *_table(("metric", "kind", "label", "meaning"), _rows()),
+            *table(("metric", "kind", "label", "meaning"), _rows()),
             "",
             "## Why tokens were computed",
             "",
             "Every prompt token of a request that begins to run is counted once: as "
             '`source="device"`, `source="host"` or `source="computed"`',
             "in `kvcellar_prompt_tokens_total`, and each computed one under one reason "
-            "in `kvcellar_missed_tokens_total`.",
+            "in `kvcellar_missed_tokens_total`. What to do is what",
+            "`kvcellar doctor --server URL` says of a reason that costs 5 % or more.",
             "",
-            *_table(
-                ("`reason`", "what it says of the tokens"),
-                ((f"`{reason}`", text) for reason, text in MEANINGS.items()),
+            *table(
+                ("`reason`", "what it says of the tokens", "what to do"),
+                ((f"`{r}`", text, _remedy(r)) for r, text in MEANINGS.items()),
             ),
             "",
             "## Beside vLLM's own connectors",
@@ -54,7 +49,7 @@ def page() -> str:
             "What the OffloadingConnector and the SimpleCPUOffloadConnector of vLLM "
             "0.32 export, and where it is found here.",
             "",
-            *_table(("vLLM's connectors", "here"), _twins()),
+            *table(("vLLM's connectors", "here"), _twins()),
             "",
         )
     )
@@ -65,6 +60,12 @@ def _rows() -> Iterator[tuple[str, ...]]:
         yield f"`{metric.name}`", metric.kind, _label(metric), metric.documentation
     labels = ", ".join(f"`{label}`" for label in INFO_LABELS)
     yield f"`{INFO}`", "gauge", labels, "Always 1; the settings are in the labels."
+
+
+def _remedy(reason: MissReason) -> str:
+    """What the doctor says; a dash where it must be so or passes by itself."""
+    _, remedy = REMEDIES.get(reason, (False, "-"))
+    return remedy
 
 
 def _label(metric: Metric) -> str:
@@ -84,26 +85,3 @@ def _twins() -> Iterator[tuple[str, str]]:
         yield f"`{name}`", ", ".join(twins[name])
     for name, text in NOT_EXPORTED.items():
         yield f"`{name}`", text
-
-
-def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"|{'---|' * len(head)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the page, or say whether it is up to date."""
-    text = page()
-    if arguments == ["--check"]:
-        if PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print("docs/metrics.md is out of date: run scripts/metrics_page.py")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
