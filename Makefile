@@ -9,7 +9,7 @@ GPU_CHECK_ARGS ?=
 # The GPU check needs PyTorch with CUDA, which .venv has not: the machine's own Python.
 GPU_CHECK_PYTHON ?= $(shell python3 -c "import numpy" 2>&1 | grep -q . && echo .venv/bin/python || echo python3)
 
-.PHONY: help setup demo test check bench gpu-check clean
+.PHONY: help setup demo test check docs bench gpu-check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 17
@@ -26,6 +26,9 @@ test: setup ## run the tests (TEST_ARGS="-k index")
 check: setup ## format check, lint, import contracts, types, size guide
 	@sh scripts/check
 
+docs: ## build the documentation's site into build/site, with all links checked
+	@sh scripts/docs
+
 bench: setup ## measure every number that the README and docs quote (BENCH_ARGS="--help")
 	@.venv/bin/python benchmarks/run_all.py $(BENCH_ARGS)
 
@@ -33,5 +36,5 @@ gpu-check: ## check copies, their order and their speed on a GPU (GPU_CHECK_ARGS
 	@$(GPU_CHECK_PYTHON) benchmarks/gpu_check.py $(GPU_CHECK_ARGS)
 
 clean: ## remove .venv, caches and build leftovers
-	@rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-docs build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	@find . -path ./.git -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = build_parser()
-    options, vllm_arguments = _parse(parser, given)
+    options, vllm_arguments = parse(parser, given)
     _log_to_stderr()
     try:
         return int(options.run(options, vllm_arguments))
@@ -73,10 +73,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _parse(
+def parse(
     parser: argparse.ArgumentParser, given: list[str]
 ) -> tuple[argparse.Namespace, tuple[str, ...]]:
-    """Parse ours and keep what is vLLM's: what we do not know, and all after ``--``."""
+    """Read a command line: ours, and what is vLLM's.
+
+    Returns:
+        Our options, and what we do not know together with all after ``--``.
+
+    Raises:
+        SystemExit: wrong use, once the reason has been printed.
+    """
     own, verbatim = given, []
     if "--" in given:
         split = given.index("--")
