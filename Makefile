@@ -6,13 +6,14 @@ DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
 GPU_CHECK_ARGS ?=
+VLLM ?= 0.33.0
 # The GPU check needs PyTorch with CUDA, which .venv has not: the machine's own Python.
 GPU_CHECK_PYTHON ?= $(shell python3 -c "import numpy" 2>&1 | grep -q . && echo .venv/bin/python || echo python3)
 
-.PHONY: help setup demo test check docs bench gpu-check clean
+.PHONY: help setup demo test check check-vllm docs bench gpu-check clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 17
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 19
 
 setup: ## create or update .venv from requirements/ (the others do it by themselves)
 	@sh scripts/setup >&2
@@ -25,6 +26,9 @@ test: setup ## run the tests (TEST_ARGS="-k index")
 
 check: setup ## format check, lint, import contracts, types, size guide
 	@sh scripts/check
+
+check-vllm: setup ## run the contract tests with another vLLM, without its compiled parts (VLLM=0.33.0)
+	@sh scripts/check_vllm $(VLLM) $(TEST_ARGS)
 
 docs: ## build the documentation's site into build/site, with all links checked
 	@sh scripts/docs

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from kvcellar.errors import ConfigError
+from kvcellar.versions import ALLOW_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ class Settings:
             models for which that is proven.
         status_socket: whether the engine answers ``kvcellar why``, ``top`` and
             ``/kvcellar/status`` on a socket of this user's.
+        allow_untested_vllm: whether a vLLM outside the tested range is served.
     """
 
     host_memory_bytes: int = DEFAULT_HOST_MEMORY_BYTES
@@ -123,6 +125,7 @@ class Settings:
     tenant_by: str = "cache_salt"
     dead_state: bool = True
     status_socket: bool = True
+    allow_untested_vllm: bool = False
 
 
 def parse_bytes(value: object, key: str) -> int:
@@ -347,6 +350,7 @@ _KEYS: dict[str, tuple[str, Reader]] = {
     "store_decoded": ("store_decoded", _switch),
     "dead_state": ("dead_state", _switch),
     "status_socket": ("status_socket", _switch),
+    ALLOW_KEY: ("allow_untested_vllm", _switch),
     "offload_prompt_only": ("store_decoded", _prompt_only_switch),
     "decode_checkpoint_tokens": ("decode_checkpoint_tokens", _int_from(1)),
     "spaced_checkpoint_share": ("spaced_checkpoint_share", _share),

@@ -211,7 +211,9 @@ def engine_config(block_size: int, layout: str, **cache_options: Any) -> Any:
         scheduler_config=SimpleNamespace(disable_hybrid_kv_cache_manager=False),
         speculative_config=None,
         model_config=SimpleNamespace(
-            max_model_len=131072, hf_config=SimpleNamespace(model_type="any")
+            max_model_len=131072,
+            hf_config=SimpleNamespace(model_type="any"),
+            supports_kv_cache_grouping=False,
         ),
         attention_config=SimpleNamespace(hisparse_config=None),
         kv_transfer_config=SimpleNamespace(),
@@ -221,9 +223,12 @@ def engine_config(block_size: int, layout: str, **cache_options: Any) -> Any:
 
 def cache_config(model: str) -> Any:
     """Let vLLM plan the worker's cache of ``model`` in 4 GiB, sizes resolved."""
-    from vllm.v1.core import kv_cache_utils as planning
+    from vllm.v1.core import kv_cache_utils as utils
     from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 
+    from kvcellar.integrations.vllm.compat import cache_planning
+
+    planning = cache_planning()
     register_all_kvcache_specs(SimpleNamespace())
     layers = MODELS[model]()
     is_mixed = len({spec.page_size_bytes for spec in layers.values()}) > 1
@@ -231,10 +236,10 @@ def cache_config(model: str) -> Any:
     engine = engine_config(smallest, "BLHNC" if is_mixed else "LBHNC")
     groups = planning.get_kv_cache_groups(engine, layers)
     config = planning.get_kv_cache_config_from_groups(engine, groups, 4 * GIB)
-    shared = planning.generate_scheduler_kv_cache_config([config])
-    scheduler, hash_size = planning.resolve_kv_cache_block_sizes(shared, engine)
+    shared = utils.generate_scheduler_kv_cache_config([config])
+    scheduler, hash_size = utils.resolve_kv_cache_block_sizes(shared, engine)
     config.hash_block_size = hash_size
-    config.cache_hit_alignment_tokens = planning.resolve_cache_hit_alignment_tokens(
+    config.cache_hit_alignment_tokens = utils.resolve_cache_hit_alignment_tokens(
         shared, engine, scheduler, hash_size
     )
     config.kv_cache_layout = engine.cache_config.get_resolved_kv_cache_layout().name

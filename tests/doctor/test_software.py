@@ -5,14 +5,23 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from doctor_facts import facts_of, findings, is_fine, only, software
+from doctor_facts import (
+    CHECKS,
+    facts_of,
+    findings,
+    is_fine,
+    only,
+    own_command,
+    software,
+)
 
-from kvcellar.doctor.software import (
-    ENGINE_RANGE,
+from kvcellar.doctor.software import read_software
+from kvcellar.versions import (
+    ENGINE_FIRST,
+    ENGINE_REQUIREMENT,
     OLDEST_PYTHON,
     OLDEST_TORCH,
     is_at_least,
-    read_software,
 )
 
 PROJECT = tomllib.loads(
@@ -23,8 +32,7 @@ PROJECT = tomllib.loads(
 def test_bounds_are_those_of_the_package():
     """The ranges that the doctor knows are the ones that pyproject.toml asks for."""
     extras = PROJECT["optional-dependencies"]
-    first, end = ENGINE_RANGE
-    assert [f"vllm>={first},<{end}"] == extras["vllm"]
+    assert [ENGINE_REQUIREMENT] == extras["vllm"]
     assert [f"torch>={OLDEST_TORCH}"] == extras["torch"]
     assert f">={OLDEST_PYTHON}" == PROJECT["requires-python"]
 
@@ -39,35 +47,27 @@ def test_this_python_is_read():
 def test_engine_under_another_distribution_name_has_a_version():
     """vLLM's CPU build, whose distribution is not called vllm, tells its version."""
     pytest.importorskip("vllm")
-    assert is_at_least(read_software().versions["vllm"], ENGINE_RANGE[0])
-
-
-@pytest.mark.parametrize(
-    ("version", "bound", "expected"),
-    [
-        ("0.32.0", "0.32", True),
-        ("0.32.1rc1", "0.33", False),
-        ("2.13.0+cpu", "2.6", True),
-        ("2.5.1", "2.6", False),
-        ("0.9", "0.32", False),
-        ("1.0", "0.33", True),
-        ("dev", "0.32", False),
-    ],
-)
-def test_versions_compare_by_number(version, bound, expected):
-    """Ten comes after nine, and suffixes do not matter."""
-    assert expected is is_at_least(version, bound)
+    assert is_at_least(read_software().versions["vllm"], ENGINE_FIRST)
 
 
 @pytest.mark.parametrize(
     ("version", "severity"),
-    [("0.31.2", "error"), ("0.33.0", "warning"), ("", "warning")],
+    [("0.31.2", "error"), ("0.34.0", "error"), ("", "warning")],
 )
 def test_untested_engine_is_told(version, severity):
-    """Too old is an error; too new, or silent, may work."""
+    """Outside the range is what a start refuses; a silent one may be right."""
     told = findings("versions", facts_of(using=software(vllm=version)))[0]
     assert severity == told.severity.word
-    assert "vllm>=0.32,<0.33" in told.remedy
+    assert ENGINE_REQUIREMENT in told.remedy
+    assert CHECKS["versions"].refuses
+
+
+def test_an_untested_engine_that_is_allowed_is_a_warning():
+    """With the connector's own setting in the command line."""
+    command = own_command(host_memory="8GiB", allow_untested_vllm=True)
+    told = findings("versions", facts_of(command, using=software(vllm="0.34.0")))[0]
+    assert "warning" == told.severity.word
+    assert "allow_untested_vllm" not in told.remedy
 
 
 def test_tested_versions_are_fine():

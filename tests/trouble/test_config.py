@@ -17,7 +17,6 @@ import torch
 from own_layouts import hybrid_layers
 from scripted import prompt
 from vllm.v1.attention.backends.triton_attn import TritonAttentionBackend
-from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
 from vllm.v1.kv_cache_interface import (
     CircularBufferSpec,
     FullAttentionSpec,
@@ -26,6 +25,7 @@ from vllm.v1.kv_cache_interface import (
     KVQuantMode,
 )
 
+from kvcellar.integrations.vllm.compat import cache_planning
 from kvcellar.integrations.vllm.translate import layer_payload_bytes
 from kvcellar.layout.groups import AttentionKind
 from kvcellar.testing.oracle.layouts.specs import SMALL, Heads, full, stack, window
@@ -136,7 +136,7 @@ def test_vllm_42024_offload_leaves_the_groups_as_they_are():
         limits = _engine.EngineLimits(1024, 8, 256, async_scheduling=False)
         with mock.patch.object(_engine, "_connector", connector):
             config = _engine.engine_config(recipe, layers, limits, {})
-        groups = get_kv_cache_groups(config, dict(layers))
+        groups = cache_planning().get_kv_cache_groups(config, dict(layers))
         return [(type(g.kv_cache_spec).__name__, g.layer_names) for g in groups]
 
     with_us = split(_engine._connector)

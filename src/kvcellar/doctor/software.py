@@ -4,17 +4,8 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-ENGINE_RANGE = ("0.32", "0.33")
-"""vLLM versions that are served: from the first, below the second.
-
-A test compares it with the extra ``vllm`` of pyproject.toml, as the next one.
-"""
-OLDEST_TORCH = "2.6"
-OLDEST_PYTHON = "3.11"
 
 _PACKAGES = ("vllm", "torch", "numpy")
 
@@ -43,17 +34,6 @@ def read_software() -> Software:
         if importlib.util.find_spec(name) is not None
     }
     return Software(platform.python_version(), found, dict(os.environ))
-
-
-def is_at_least(version: str, bound: str) -> bool:
-    """Whether a version's leading numbers are those of ``bound`` or later ones."""
-    return numbers_of(version) >= numbers_of(bound)
-
-
-def numbers_of(version: str) -> tuple[int, ...]:
-    """The leading dotted numbers: ``(2, 13, 0)`` of ``"2.13.0+cpu"``."""
-    match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 def _version_of(package: str) -> str:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvcellar.errors import IncompatibleError
+from kvcellar.integrations.vllm.compat import cache_planning, plan_ranks
 from kvcellar.integrations.vllm.dead_state import compressor_states
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
 from kvcellar.layout.models import MODEL_NAMES, ModelLayout, model_layout
@@ -168,10 +169,11 @@ def vllm_configs(
     recorder: ModuleType, found: ModelLayout, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, list[Any]]:
     """The engine, and what vLLM plans for one rank of each of the layout's stages."""
-    from vllm.v1.core import kv_cache_utils as planning
+    from vllm.v1.core import kv_cache_utils as utils
 
     model = model_layers(ModelConfig(raw, found.name), found.options)
     # A pool of few blocks is too small for a long request, which matters only to serve.
+    planning = cache_planning()
     monkeypatch.setattr(planning, "_check_enough_kv_cache_memory", lambda *_: None)
     shards = 1 if model.are_ranks_identical else None
     workers = [
@@ -187,13 +189,13 @@ def vllm_configs(
         BLOCK_OUTER if model.is_block_outer else LAYER_OUTER,
         found.options.tensor_parallel,
     )
-    configs = planning.get_kv_cache_configs(made, workers, [0] * len(workers))
-    shared = planning.generate_scheduler_kv_cache_config(configs)
+    configs = plan_ranks(made, workers)
+    shared = utils.generate_scheduler_kv_cache_config(configs)
     made.cache_config.block_size = min(
         group.kv_cache_spec.block_size for group in shared.prefix_cacheable_groups
     )
-    scheduler, hashed = planning.resolve_kv_cache_block_sizes(shared, made)
-    alignment = planning.resolve_cache_hit_alignment_tokens(
+    scheduler, hashed = utils.resolve_kv_cache_block_sizes(shared, made)
+    alignment = utils.resolve_cache_hit_alignment_tokens(
         shared, made, scheduler, hashed
     )
     for config in configs:
@@ -381,8 +383,7 @@ def stacks(draw: st.DrawFn) -> list[LayerCache]:
 
 def as_groups(planned: list[Any]) -> list[list[tuple[str, int, int]]]:
     """Name, block and page of every layer of every group that vLLM made."""
-    from vllm.v1.core import kv_cache_utils as planning
-
+    planning = cache_planning()
     groups = []
     for group in planned:
         specs = [planning._get_per_layer_spec(group, n) for n in group.layer_names]
@@ -398,8 +399,7 @@ def plan_with_vllm(made: Any, layers: list[Layer]) -> list[Any] | None:
     models comes to. Rings of several sizes in packed blocks it loses, or it stops at
     them with a ``StopIteration``.
     """
-    from vllm.v1.core import kv_cache_utils as planning
-
+    planning = cache_planning()
     specs = {layer.name: vllm_spec(layer.cache) for layer in layers}
     refused: list[Exception] = []
     real = planning.unify_kv_cache_spec_page_size

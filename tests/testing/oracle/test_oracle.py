@@ -23,6 +23,7 @@ def start(name, seed, **options):
     return make_oracle(OracleOptions(name, seed=seed, **options))
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 @pytest.mark.parametrize("name", LAYOUT_NAMES)

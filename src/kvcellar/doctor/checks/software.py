@@ -5,12 +5,7 @@ from collections.abc import Iterator
 from kvcellar.doctor.checks.check import Check
 from kvcellar.doctor.facts import Facts
 from kvcellar.doctor.finding import Finding, error, ok, warning
-from kvcellar.doctor.software import (
-    ENGINE_RANGE,
-    OLDEST_PYTHON,
-    OLDEST_TORCH,
-    is_at_least,
-)
+from kvcellar.versions import OLDEST_PYTHON, OLDEST_TORCH, engine_problem, is_at_least
 
 _INSTALL = "pip install 'kvcellar[vllm]'"
 
@@ -38,7 +33,9 @@ def find_versions(facts: Facts) -> Iterator[Finding]:
         )
     engine = software.versions.get("vllm")
     if engine is not None:
-        yield from engine_findings(engine, "vllm")
+        settings = facts.configuration.settings if facts.configuration else None
+        allows = settings is not None and settings.allow_untested_vllm
+        yield from engine_findings(engine, "vllm", allows_untested=allows)
     torch = software.versions.get("torch")
     if torch and not is_at_least(torch, OLDEST_TORCH):
         yield error(
@@ -50,20 +47,28 @@ def find_versions(facts: Facts) -> Iterator[Finding]:
     yield ok(", ".join(f"{name} {version}" for name, version in known.items()))
 
 
-def engine_findings(version: str, what: str) -> Iterator[Finding]:
-    """Compare a version of vLLM with the range that is tested."""
-    first, end = ENGINE_RANGE
-    why = f"kvcellar is tested with vLLM {first} up to, not including, {end}"
-    remedy = f"install vllm>={first},<{end}, or a kvcellar made for yours"
-    if not version:
-        yield warning(f"{what} does not tell its version", why, remedy)
-    elif not is_at_least(version, first):
-        yield error(f"{what} is version {version}", why, remedy)
-    elif is_at_least(version, end):
-        yield warning(f"{what} is version {version}", why, remedy)
+def engine_findings(
+    version: str, what: str, *, allows_untested: bool = False
+) -> Iterator[Finding]:
+    """Compare a version of vLLM with the range that is tested.
+
+    Args:
+        version: as it tells it; may be empty.
+        what: whose it is.
+        allows_untested: whether the connector's settings allow any version.
+    """
+    problem = engine_problem(version, allows_untested=allows_untested, engine=what)
+    if problem is not None:
+        tell = error if problem.refuses else warning
+        yield tell(problem.what, problem.why, problem.remedy)
 
 
 CHECKS = (
     Check("engine", "is vLLM installed?", find_engine, refuses=True),
-    Check("versions", "are the versions those that are tested?", find_versions),
+    Check(
+        "versions",
+        "are the versions those that are tested?",
+        find_versions,
+        refuses=True,
+    ),
 )

@@ -15,7 +15,7 @@ __all__ = ["CellarConnector"]
 
 def __getattr__(name: str) -> Any:
     if name == "CellarConnector":
-        from kvcellar.integrations.vllm.connector import CellarConnector
+        from kvcellar.integrations.vllm.engine_version import import_connector
 
-        return CellarConnector
+        return import_connector()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,10 +3,69 @@
 Tested with vLLM 0.32; a version that moves one of these fails here, with its name.
 """
 
+import importlib
+import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kvcellar.errors import IncompatibleError
+
+_PLANNING = "vllm.v1.core.kv_cache_planning"  # from 0.33 on
+_PLANNING_IN_0_32 = "vllm.v1.core.kv_cache_utils"
+
+
+def cache_planning() -> Any:
+    """The module that groups a model's layers and plans its cache.
+
+    Source: v1/core/kv_cache_utils.py, vLLM 0.32; v1/core/kv_cache_planning.py, 0.33.
+    """
+    has_own = importlib.util.find_spec(_PLANNING) is not None
+    return importlib.import_module(_PLANNING if has_own else _PLANNING_IN_0_32)
+
+
+def plan_ranks(
+    vllm_config: Any, layers_by_rank: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """The ``KVCacheConfig`` that the engine makes for each rank.
+
+    The number of blocks must be set in the configuration; no memory is looked at.
+
+    Args:
+        layers_by_rank: specs of the layers of each rank, by the layer's name.
+
+    Source: EngineCore._initialize_kv_caches, v1/engine/core.py; vLLM 0.33 groups the
+    layers in a step of its own before.
+    """
+    planning = cache_planning()
+    ranks = [dict(layers) for layers in layers_by_rank]
+    arguments = [vllm_config, ranks, [0] * len(ranks)]
+    if hasattr(planning, "get_global_kv_cache_groups"):
+        arguments.append(planning.get_global_kv_cache_groups(vllm_config, ranks))
+    configs: list[Any] = planning.get_kv_cache_configs(*arguments)
+    return configs
+
+
+def as_draft_layer(spec: Any) -> Any:
+    """A layer's spec, marked as a drafter's where the engine wants that.
+
+    Source: is_draft, v1/worker/gpu/attn_utils.py, vLLM 0.33; 0.32 finds drafters by the
+    place of their layers.
+    """
+    return replace(spec, is_draft=True) if hasattr(spec, "is_draft") else spec
+
+
+def saves_after_drafting(*, is_v2: bool) -> bool:
+    """Whether a model runner asks for results before stores, if it has a drafter.
+
+    Source: finalize_step, v1/worker/gpu/kv_connector.py, vLLM 0.33 and the first
+    runner of both versions; in 0.32 the second runner queues stores first.
+    """
+    return not is_v2 or hasattr(_second_runner_connector(), "finalize_step")
+
+
+def _second_runner_connector() -> Any:
+    return importlib.import_module("vllm.v1.worker.gpu.kv_connector").KVConnector
 
 
 def group_managers(kv_cache_manager: Any) -> Sequence[Any]:

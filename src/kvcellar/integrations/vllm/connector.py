@@ -14,7 +14,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
-from kvcellar.config import settings_from_extra_config
+from kvcellar.integrations.vllm.engine_version import check_engine
 from kvcellar.integrations.vllm.messages import CellarMetadata, WorkerReport
 from kvcellar.integrations.vllm.prometheus import CellarPromMetrics
 from kvcellar.integrations.vllm.stats import CellarStats
@@ -53,6 +53,8 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
         kv_cache_config: "KVCacheConfig",
     ) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
+        assert vllm_config.kv_transfer_config is not None
+        check_engine(vllm_config.kv_transfer_config.kv_connector_extra_config)
         self._scheduler_side: SchedulerSide | None = None
         self._worker_side: WorkerSide | None = None
         if role is KVConnectorRole.SCHEDULER:
@@ -157,6 +159,14 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
         """Learn where the cache lies; allocate host memory."""
         self.worker_side.register(kv_caches)
 
+    def unregister_kv_caches(self) -> None:
+        """Let copies end before sleep takes the cache's memory away.
+
+        It comes back at the same addresses, so nothing is to be done then.
+        Source: Worker.sleep, v1/worker/gpu_worker.py, vLLM 0.33; 0.32 does not ask.
+        """
+        self.worker_side.pause()
+
     def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
         """Tell the scheduler how many bytes this rank's blocks hold."""
         return self.worker_side.handshake()
@@ -217,12 +227,14 @@ class CellarConnector(KVConnectorBase_V1, SupportsHMA):
         """False: nothing is done layer by layer.
 
         vLLM asks while it puts its configuration together, long before the weights are
-        loaded, so this is where settings are refused that the halves would refuse.
+        loaded, so this is where settings are refused that the halves would refuse, and
+        engines that nothing was tested with.
 
         Raises:
             ConfigError: a setting is unknown, or of the wrong type or range.
+            IncompatibleError: this vLLM is outside the tested range.
         """
-        settings_from_extra_config(extra_config)
+        check_engine(extra_config)
         return False
 
     @classmethod

@@ -75,6 +75,7 @@ class SchedulerSide:
         )
         self._num_ranks = vllm_config.parallel_config.world_size
         self._offloader: Offloader | None = None
+        self._handshake: RankHandshake | None = None
         self._managers: Any = ()
         self._state_tokens: dict[int, int] = {}
         self._free_queue: FreeQueueWatch | None = None
@@ -114,8 +115,12 @@ class SchedulerSide:
     def set_handshakes(self, handshakes: dict[tuple[int, int], Any]) -> None:
         """Build the planner from what the ranks found.
 
+        vLLM 0.33 shakes hands again when it wakes from sleep. The ranks then tell the
+        same, and the planner goes on with what host memory still holds.
+
         Raises:
-            IncompatibleError: the ranks' blocks or slabs differ.
+            IncompatibleError: the ranks' blocks or slabs differ, or are other than
+                they were.
         """
         ranks = [h for h in handshakes.values() if isinstance(h, RankHandshake)]
         if not ranks:
@@ -125,6 +130,14 @@ class SchedulerSide:
                 f"ranks hold different cache bytes ({ranks}); pipeline stages with "
                 "different layers come with a later release"
             )
+        if self._handshake is not None:
+            if ranks[0] != self._handshake:
+                raise IncompatibleError(
+                    f"the ranks' cache bytes have changed from {self._handshake} to "
+                    f"{ranks[0]} while the engine ran; start it again"
+                )
+            return
+        self._handshake = ranks[0]
         offloader = self._build(ranks[0].payload_bytes)
         if offloader.layout.chunk_tokens != ranks[0].chunk_tokens:
             raise IncompatibleError(

@@ -10,6 +10,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.logger import init_logger
 
 from kvcellar.config import rank_bytes, settings_from_extra_config
+from kvcellar.errors import TierError
 from kvcellar.integrations.vllm.devices import OpenDevice, Place, open_device
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
@@ -216,6 +217,16 @@ class WorkerSide:
     def take_stats(self) -> CellarStats | None:
         """Bytes and times since the last call."""
         return self._counts.take()
+
+    def pause(self) -> None:
+        """Wait until no copy reads or writes the cache.
+
+        Raises:
+            TierError: copies did not end, and would touch memory that is gone.
+        """
+        if self.transfers is not None and not self.transfers.drain(CLOSE_WAIT_SECONDS):
+            reason = f"copies did not end within {CLOSE_WAIT_SECONDS:.0f} s; ask again"
+            raise TierError("host", "pause", reason, is_retryable=True)
 
     def close(self) -> None:
         """Let the running copy end, stop the thread, give host memory back."""

@@ -5,7 +5,8 @@ forward, then loads and stores are queued, then results are collected. Steps wai
 queue, as they do on a device: the engine may hand over the next one, or take in an
 earlier one's outcome, before a step runs.
 vLLM's second runner prepares blocks before it tells the connector about the step.
-Source: KVConnectorModelRunnerMixin, GPUModelRunner, and worker/gpu, vLLM 0.32.
+Source: KVConnectorModelRunnerMixin, GPUModelRunner, and worker/gpu, vLLM 0.32
+and 0.33.
 """
 
 import random
@@ -20,6 +21,7 @@ from kvcellar.attention.reference import (
     first_token_read,
     first_token_read_by_compressor,
 )
+from kvcellar.integrations.vllm.compat import saves_after_drafting
 from kvcellar.layout.groups import CacheLayout, GroupLayout
 from kvcellar.testing.oracle.content import NUM_TOKEN_IDS
 from kvcellar.testing.oracle.device import SimulatedDevice
@@ -68,7 +70,7 @@ class OracleRunner:
         self._connector = connector
         self._device = device
         self._rng = rng
-        self._ends_late = has_drafter and not is_v2
+        self._ends_late = has_drafter and saves_after_drafting(is_v2=is_v2)
         self._is_v2 = is_v2
         self._queue: deque[tuple[Any, dict[str, Prompt]]] = deque()
         self._results: deque[ModelRunnerOutput] = deque()

@@ -71,9 +71,8 @@ class SeededTransfers:
         return True
 
     def drain(self, timeout_seconds: float) -> bool:
-        """Nothing runs by itself."""
-        del timeout_seconds
-        return not self._queue
+        """Carry out everything that is queued."""
+        return self.wait_for([job.job_id for job, _ in self._queue], timeout_seconds)
 
     def close(self, timeout_seconds: float = 0.0) -> bool:
         """Drop what is queued."""

@@ -5,7 +5,6 @@ from typing import Any
 
 from vllm.v1.core.kv_cache_utils import (
     generate_scheduler_kv_cache_config,
-    get_kv_cache_configs,
     resolve_cache_hit_alignment_tokens,
     resolve_kv_cache_block_sizes,
     update_kv_cache_capacity,
@@ -13,6 +12,7 @@ from vllm.v1.core.kv_cache_utils import (
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 
 from kvcellar.errors import ConfigError
+from kvcellar.integrations.vllm.compat import plan_ranks
 from kvcellar.testing.oracle.layouts import (
     attention_only,
     deepseek_v4,
@@ -120,7 +120,7 @@ def _planned(
     Source: EngineCore._initialize_kv_caches, v1/engine/core.py, vLLM 0.32. The number
     of blocks is given, so the memory passed in counts for nothing.
     """
-    (worker,) = get_kv_cache_configs(vllm_config, [layers], [0])
+    (worker,) = plan_ranks(vllm_config, [layers])
     worker.kv_cache_layout = vllm_config.cache_config.kv_cache_layout
     scheduler = generate_scheduler_kv_cache_config([worker])
     _adopt(vllm_config, scheduler)

@@ -3,12 +3,10 @@
 import math
 from typing import Any
 
-from vllm.v1.core.kv_cache_utils import (
-    get_kv_cache_groups,
-    get_max_concurrency_for_kv_cache_config,
-)
+from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
+from kvcellar.integrations.vllm.compat import cache_planning
 from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe
 
 ANSWER_TOKENS = 64
@@ -26,7 +24,7 @@ def device_blocks(
     Args:
         device_prompts: long prompts, with their answers, that fit at once.
     """
-    groups = get_kv_cache_groups(vllm_config, dict(layers))
+    groups = cache_planning().get_kv_cache_groups(vllm_config, dict(layers))
     longest = vllm_config.model_config.max_model_len
     typical = min(recipe.prompt_tokens + ANSWER_TOKENS, longest)
     wanted = math.ceil(device_prompts * _blocks(vllm_config, groups, typical))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from vllm.v1.kv_cache_interface import MLAAttentionSpec, SlidingWindowMLASpec
 
+from kvcellar.integrations.vllm.compat import as_draft_layer
 from kvcellar.testing.oracle.layouts.recipe import (
     BLOCK_OUTER,
     LayerSpecs,
@@ -130,7 +131,10 @@ def _layers(
     for i in range(num_layers + num_draft_layers):
         is_window_only = i < 2 or i >= num_layers
         ratio = 1 if is_window_only else (128 if i % 2 else 4)
-        layers |= _one_layer(f"model.layers.{i}.attn", ratio, widths)
+        layer = _one_layer(f"model.layers.{i}.attn", ratio, widths)
+        if i >= num_layers:
+            layer = {name: as_draft_layer(spec) for name, spec in layer.items()}
+        layers |= layer
     return layers
 
 
