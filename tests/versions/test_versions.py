@@ -74,7 +74,9 @@ def test_a_version_that_cannot_be_read_is_only_told(version):
     assert problem.what.startswith("the server's vllm")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/engines.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/README.md", "docs/quickstart.md", "docs/engines.md"]
+)
 def test_the_pages_say_the_same_range(page):
     """Oldest and newest version stand in the pages as in the code."""
     text = (ROOT / page).read_text(encoding="utf-8")
