@@ -338,5 +338,5 @@ def test_counts_take_neither_switches_nor_text(key: str, value: object) -> None:
 @given(st.text(max_size=20).filter(lambda key: key not in VALID), st.integers())
 def test_any_unknown_key_is_refused(key: str, value: int) -> None:
     """No unknown key passes, and every refusal lists the known ones."""
-    with pytest.raises(ConfigError, match="known keys: admission, block_size"):
+    with pytest.raises(ConfigError, match="known keys: admission, allow_untested_vllm"):
         settings_from_extra_config({key: value})
