@@ -8,7 +8,7 @@ import pytest
 
 from kvcellar.cli.main import main
 from kvcellar.errors import CellarError, ConfigError
-from kvcellar.monitor.fetch import base_url, fetch_json
+from kvcellar.monitor.fetch import base_url, fetch_json, key_headers
 from kvcellar.monitor.why import describe_accounts, duration, fetch_accounts
 
 ACCOUNT = {
@@ -44,10 +44,11 @@ can be resumed"""
 @pytest.fixture
 def server():
     """A web server that answers each path with what ``answers`` holds for it."""
-    answers = {}
+    answers, asked = {}, {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            asked.update(self.headers)
             status, body = answers.get(self.path, (404, b"<html>not found</html>"))
             self.send_response(status)
             self.end_headers()
@@ -59,7 +60,7 @@ def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
-        running.answers = answers
+        running.answers, running.asked = answers, asked
         running.url = f"http://127.0.0.1:{running.server_port}"
         yield running
         running.shutdown()
@@ -110,6 +111,25 @@ def test_one_sentence_when_it_cannot_be_said(server, capsys):
     server.shutdown()
     with pytest.raises(CellarError, match="no server answers at http://127"):
         fetch_json("http://127.0.0.1:9", "/")
+
+
+def test_a_proxy_that_wants_a_key(server):
+    """One sentence, and the key is sent as vLLM takes it."""
+    for status in (401, 403):
+        server.answers["/s"] = (status, b'{"error": "Unauthorized"}')
+        with pytest.raises(CellarError, match=rf"wants a key \(status {status}\)"):
+            fetch_json(server.url, "/s")
+    server.answers["/s"] = (200, b"{}")
+    assert {} == fetch_json(server.url, "/s", key_headers("k1"))
+    assert "Bearer k1" == server.asked["Authorization"]
+    assert {} == key_headers(None) == key_headers("")
+
+
+def test_an_error_that_is_no_sentence_is_put_in_ours(server):
+    """vLLM's own errors are objects."""
+    server.answers["/s"] = (404, b'{"error": {"message": "Not Found"}}')
+    with pytest.raises(CellarError, match="has no /s \\(status 404\\); start it with"):
+        fetch_json(server.url, "/s")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def serving(port: int) -> Iterator[subprocess.Popen[str]]:
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("kvcellar is on: 0.2 GiB host memory, eager"):
+            if line.startswith("kvcellar is on: 256.00 MiB host memory, eager"):
                 break
         assert process.poll() is None
         try:

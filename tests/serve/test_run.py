@@ -67,7 +67,7 @@ def test_one_line_says_that_kvcellar_is_on(settings, monkeypatch):
     assert serve(settings, announced) == 5
     port = settings.vllm_arguments[1]
     assert announced.lines == [
-        f"kvcellar is on: 1.0 GiB host memory, eager, http://127.0.0.1:{port}"
+        f"kvcellar is on: 1.00 GiB host memory, eager, http://127.0.0.1:{port}"
     ]
 
 

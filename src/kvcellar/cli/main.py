@@ -14,6 +14,7 @@ from kvcellar.cli import (
     plan_command,
     replay_command,
     serve_command,
+    top_command,
     why_command,
 )
 from kvcellar.cli.parser import EXIT_USAGE, OneLineParser
@@ -31,6 +32,7 @@ _COMMANDS = (
     demo_command,
     replay_command,
     bench_command,
+    top_command,
     why_command,
 )
 

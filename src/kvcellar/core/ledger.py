@@ -65,11 +65,15 @@ class BusyPrefixes:
             self.by_key = dict(self.busiest(self._most))
 
     def busiest(self, most: int) -> list[tuple[bytes, BusyPrefix]]:
-        """Those that weigh most, the heaviest first."""
-        by_weight = sorted(
-            self.by_key.items(), key=lambda item: item[1].weight, reverse=True
-        )
+        """Those that returned before those that served once; the heaviest first."""
+        by_weight = sorted(self.by_key.items(), key=_is_returning_then_weight)
         return by_weight[:most]
+
+
+def _is_returning_then_weight(item: tuple[bytes, BusyPrefix]) -> tuple[bool, float]:
+    """A key to sort by: a conversation that grows is resumed at each place once."""
+    prefix = item[1]
+    return prefix.num_requests == 1, -prefix.weight
 
 
 class Ledger:

@@ -12,6 +12,7 @@ from kvcellar.errors import CellarError, ConfigError
 
 TIMEOUT_SECONDS = 10.0
 _MOST_ANSWER_BYTES = 64 * 2**20
+_KEY_WANTED = (401, 403)
 
 
 def base_url(text: str) -> str:
@@ -59,15 +60,28 @@ def fetch_json(
     return _object(text, url + path)
 
 
+def key_headers(api_key: str | None) -> dict[str, str]:
+    """The header that a key is sent in; none without one."""
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
 def _refusal(url: str, path: str, error: urllib.error.HTTPError) -> str:
     """Our own words if the answer has them, else what is probably missing."""
-    try:
-        return str(json.loads(error.read(_MOST_ANSWER_BYTES))["error"])
-    except (ValueError, KeyError, TypeError):
+    if error.code in _KEY_WANTED:
         return (
-            f"{url} has no {path} (status {error.code}); start it with kvcellar serve, "
-            "or add --middleware kvcellar.integrations.vllm.endpoint.StatusEndpoint"
+            f"{url} wants a key (status {error.code}), as vLLM itself does not for "
+            "these paths; go past what is in front of it, or give its --api-key"
         )
+    try:
+        found = json.loads(error.read(_MOST_ANSWER_BYTES))["error"]
+    except (ValueError, KeyError, TypeError):
+        found = None
+    if isinstance(found, str):
+        return found
+    return (
+        f"{url} has no {path} (status {error.code}); start it with kvcellar serve, "
+        "or add --middleware kvcellar.integrations.vllm.endpoint.StatusEndpoint"
+    )
 
 
 def _object(text: bytes, where: str) -> dict[str, Any]:

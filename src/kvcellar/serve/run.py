@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from kvcellar.layout.units import format_bytes
 from kvcellar.serve.address import Address, address_of, is_healthy
 from kvcellar.serve.arguments import has_option
 from kvcellar.serve.command import ServeSettings, server_command
@@ -91,8 +92,5 @@ def _watch(
 
 
 def _announcement(settings: ServeSettings, address: Address) -> str:
-    host_gib = (settings.host_memory_bytes or 0) / 2**30
-    return (
-        f"kvcellar is on: {host_gib:.1f} GiB host memory, {settings.mode}, "
-        f"{address.url}"
-    )
+    host = format_bytes(settings.host_memory_bytes or 0)
+    return f"kvcellar is on: {host} host memory, {settings.mode}, {address.url}"

@@ -109,6 +109,7 @@ def engine_facts(vllm_config: "VllmConfig", num_ranks: int) -> dict[str, Any]:
     return {
         "kvcellar_version": kvcellar.__version__,
         "model": vllm_config.model_config.model,
+        "served_model": str(vllm_config.model_config.served_model_name or ""),
         "engine": vllm_config.parallel_config.data_parallel_rank,
         "num_ranks": num_ranks,
         "process_id": os.getpid(),
