@@ -20,7 +20,7 @@ def sources_panel(view: View, width: int, height: int, *, has_colour: bool) -> P
     before = span(len(slots) * view.slot_seconds)
     return Panel(
         title=f"Prompt tokens, {window_words(view)}",
-        figure=f"{count(view.tokens_per_second)} tokens/s "
+        figure=f"{count(view.tokens_per_second)} tokens/s · "
         f"{count(view.requests_per_second)} requests/s",
         lines=(
             _bar(view, width, has_colour=has_colour),
