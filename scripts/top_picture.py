@@ -7,6 +7,7 @@ of the demo's tiny model after a minute and a half of three clients' conversatio
 import asyncio
 import json
 import pathlib
+import re
 
 from rich.terminal_theme import TerminalTheme
 
@@ -19,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "tests" / "data" / "top_status.json"
 PICTURE = ROOT / "docs" / "pictures" / "top.svg"
 SIZE = (110, 31)
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # nothing is to be fetched
 _EXPORTED_BACKGROUND = "#292929"  # rich's, whatever the theme
 _BACKGROUND, _FOREGROUND = (13, 17, 23), (230, 237, 243)
 _COLOURS = [
@@ -48,6 +50,7 @@ def svg() -> str:
         async with app.run_test(size=SIZE) as pilot:
             await pilot.pause()
             picture = app.export_screenshot(title="kvcellar top")
+            picture = _FONTS.sub("", picture)
             return picture.replace(_EXPORTED_BACKGROUND, _hex(_BACKGROUND))
 
     return asyncio.run(exported())
