@@ -18,11 +18,13 @@ _HEAD = (
     "All go into `kv_connector_extra_config` of `--kv-transfer-config`:",
     "",
     "```",
-    'vllm serve MODEL --kv-transfer-config \'{"kv_connector": "CellarConnector", '
-    '"kv_connector_module_path": "kvcellar.integrations.vllm", '
-    '"kv_role": "kv_both", "kv_load_failure_policy": "recompute", '
-    '"kv_connector_extra_config": {"host_memory": "64GiB", "mode": "lazy"}}\' '
-    "--middleware kvcellar.integrations.vllm.endpoint.StatusEndpoint",
+    "vllm serve MODEL --kv-transfer-config '{",
+    '    "kv_connector": "CellarConnector",',
+    '    "kv_connector_module_path": "kvcellar.integrations.vllm",',
+    '    "kv_role": "kv_both",',
+    '    "kv_load_failure_policy": "recompute",',
+    '    "kv_connector_extra_config": {"host_memory": "64GiB", "mode": "lazy"}',
+    "  }' --middleware kvcellar.integrations.vllm.endpoint.StatusEndpoint",
     "```",
     "",
     "`kvcellar serve MODEL --host-memory 64GiB --mode lazy` writes that for you; these "

@@ -12,14 +12,21 @@ from kvcellar.cli.main import build_parser, main, parse
 from kvcellar.config import settings_from_extra_config
 
 KNOWN = subparsers_of(build_parser())
+OPENERS = r"(\$ )?(kvcellar|vllm|curl|--kv)\b"  # what a shell would read
 PAGES = {name_of(path): path.read_text(encoding="utf-8") for path in FILES}
 
 
 def shell_lines(text):
-    """Lines of all blocks; a line that ends in a backslash goes on in the next."""
+    """Lines of all blocks, joined where a backslash or an open quote goes on."""
     for block in blocks(text):
+        waiting = ""
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
-            yield line.strip().removeprefix("$ ")
+            whole = f"{waiting} {line.strip()}" if waiting else line.strip()
+            is_open = re.match(OPENERS, whole) and whole.count("'") % 2
+            waiting = whole if is_open else ""
+            if not is_open:
+                yield whole.removeprefix("$ ")
+        assert not waiting, waiting
 
 
 def commands():
@@ -80,7 +87,9 @@ def test_plans_of_the_docs_can_be_made(line, capsys):
 def transfer_configs():
     for page, text in PAGES.items():
         for line in shell_lines(text):
-            found = re.search(r"--kv-transfer-config '(\{\"kv_connector\".*?\})'", line)
+            found = re.search(
+                r"--kv-transfer-config '(\{ *\"kv_connector\".*?\})'", line
+            )
             if found:
                 yield pytest.param(found.group(1), id=page)
 
@@ -93,3 +102,25 @@ def test_transfer_configurations_are_accepted(text):
     assert "kvcellar.integrations.vllm" == content["kv_connector_module_path"]
     assert "kv_both" == content["kv_role"]
     settings_from_extra_config(content["kv_connector_extra_config"])
+
+
+def test_transfer_configurations_were_found():
+    """Several pages show one; else the test above would prove nothing."""
+    assert len(list(transfer_configs())) >= 4
+
+
+def doctors():
+    lines = {param.values[0] for param in commands()}
+    named = sorted(line for line in lines if line.startswith("kvcellar doctor"))
+    return [line for line in named if "--server" not in line]
+
+
+@pytest.mark.parametrize("line", doctors())
+def test_doctors_of_the_docs_find_no_fault_in_the_settings(line, capsys):
+    """The machine may be too small, but options and settings are understood."""
+    doctor, *rest = words_of(line)
+    main([doctor, "--json", *rest])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    found = {entry["check"]: entry["severity"] for entry in checks}
+    for check in ("options", "numbers", "connector", "settings", "load-failure"):
+        assert found.get(check, "ok") in ("ok", "note"), (check, found)
