@@ -30,6 +30,9 @@ _FETCHED = re.compile(
     r"[^>]*?\bhref=[\"']?((?:https?:)?//[^\"'\s>]+)"
 )
 
+_LONG_NAME = re.compile(r"(?<=<code>)[^<> ]{30,}(?=</code>)")
+_PART_END = re.compile(r"(_|::|/)(?!$)")
+
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the files that stand beside docs/."""
@@ -46,6 +49,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     for source, target in _BROUGHT.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
     return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long names in tables break behind their parts, and nowhere else."""
+    return _LONG_NAME.sub(lambda name: _PART_END.sub(r"\1<wbr>", name.group()), html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

@@ -78,7 +78,7 @@ def page() -> str:
     return "\n".join(
         (
             *_HEAD,
-            *table(("key", "write", "default", "what it does"), _own_rows()),
+            *table(("key", "what it does", "write", "default"), _own_rows()),
             *_DEFAULTS,
             *table(("name", "here", "how its value is read"), _foreign_rows()),
             *_REFUSED,
@@ -95,7 +95,7 @@ def _own_rows() -> Iterator[tuple[str, ...]]:
         more = _MORE.get(key)
         meaning = meanings[field.name] + (f" ({more})" if more else "")
         default = _shown(field.name, field.default)
-        yield f"`{key}`", _what_to_write(read), default, meaning
+        yield f"`{key}`", meaning, _what_to_write(read), default
 
 
 def _foreign_rows() -> Iterator[tuple[str, ...]]:
