@@ -290,7 +290,6 @@ def _variables() -> list[dict[str, Any]]:
             "label": "Data source",
             "type": "datasource",
             "query": "prometheus",
-            "current": {},
             "hide": 0,
             "includeAll": False,
             "multi": False,
@@ -307,7 +306,6 @@ def _variables() -> list[dict[str, Any]]:
                 "label": label,
                 "type": "query",
                 "datasource": _SOURCE,
-                "definition": query,
                 "query": {"query": query, "refId": f"variable-{name}"},
                 "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
                 "hide": 0,
@@ -357,6 +355,7 @@ def _panel(number: int, panel: Panel, left: int, top: int) -> dict[str, Any]:
         },
         "options": {
             "legend": {
+                "calcs": [],
                 "displayMode": "list",
                 "placement": "bottom",
                 "showLegend": True,

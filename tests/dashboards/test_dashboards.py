@@ -28,7 +28,8 @@ WANTED_ALERTS = {
 }
 
 # What Grafana 10 and later need in a dashboard that is imported.
-# Source: Grafana documentation, "Dashboard JSON model".
+# Source: Grafana documentation, "Dashboard JSON model"; the types of @grafana/schema
+# 13.2, Dashboard, Panel, VariableModel and the time series panel's Options.
 GRID = {
     "type": "object",
     "required": ["h", "w", "x", "y"],
@@ -57,6 +58,40 @@ TARGET = {
         "expr": {"type": "string", "minLength": 1},
     },
 }
+LEGEND = {
+    "type": "object",
+    "required": ["calcs", "displayMode", "placement", "showLegend"],
+    "properties": {
+        "calcs": {"type": "array"},
+        "displayMode": {"enum": ["hidden", "list", "table"]},
+        "placement": {"enum": ["bottom", "right"]},
+    },
+}
+TOOLTIP = {
+    "type": "object",
+    "required": ["mode", "sort"],
+    "properties": {
+        "mode": {"enum": ["multi", "none", "single"]},
+        "sort": {"enum": ["asc", "desc", "none"]},
+    },
+}
+OPTIONS = {
+    "type": "object",
+    "required": ["legend", "tooltip"],
+    "properties": {"legend": LEGEND, "tooltip": TOOLTIP},
+    "additionalProperties": False,
+}
+VARIABLE_KEYS = (
+    "name label type datasource query current hide includeAll multi options refresh "
+    "regex sort"
+)
+VARIABLE = {
+    "type": "object",
+    "required": ["name", "type", "query"],
+    "properties": {key: {} for key in VARIABLE_KEYS.split()}
+    | {"current": {"type": "object", "required": ["text", "value"]}},
+    "additionalProperties": False,
+}
 PANEL = {
     "type": "object",
     "required": ["id", "type", "title", "gridPos"],
@@ -66,6 +101,7 @@ PANEL = {
         "required": ["datasource", "targets", "fieldConfig", "options", "description"],
         "properties": {
             "datasource": DATASOURCE,
+            "options": OPTIONS,
             "targets": {"type": "array", "minItems": 1, "items": TARGET},
         },
     },
@@ -94,10 +130,7 @@ SCHEMA = {
             "type": "object",
             "required": ["list"],
             "properties": {
-                "list": {
-                    "type": "array",
-                    "items": {"type": "object", "required": ["name", "type", "query"]},
-                }
+                "list": {"type": "array", "items": VARIABLE},
             },
         },
     },
