@@ -128,6 +128,26 @@ class Settings:
     allow_untested_vllm: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HostBudget:
+    """Host memory that a server may take.
+
+    Attributes:
+        num_bytes: of all its ranks together, or of each.
+        is_per_rank: whether each rank has that much.
+    """
+
+    num_bytes: int
+    is_per_rank: bool = False
+
+
+def host_budget(settings: Settings) -> HostBudget:
+    """What the user gave: one memory for all ranks, or one for each."""
+    if settings.host_memory_bytes_per_rank is not None:
+        return HostBudget(settings.host_memory_bytes_per_rank, is_per_rank=True)
+    return HostBudget(settings.host_memory_bytes)
+
+
 def parse_bytes(value: object, key: str) -> int:
     """Read a number of bytes: an int, digits, or digits with a unit (``"8GiB"``).
 

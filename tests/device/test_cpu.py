@@ -179,6 +179,25 @@ def test_job_of_several_groups_copies_them_all() -> None:
     assert expected == [rig.payload(0, 0), rig.payload(0, 1), rig.payload(1, 4)]
 
 
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_group_without_layers_on_this_rank_copies_nothing(
+    direction: Direction,
+) -> None:
+    """Its numbers are checked like all others, and the other group's bytes move."""
+    rig = make_rig([[24], []], num_chunk_groups=1)
+    blocks = [1, 2] if direction is not Direction.MOVE else [4, 5]
+    both = job(direction, (0, blocks, [0, 1]), (1, blocks, [0, 1]))
+    assert 2 * 24 == rig.device.copy(both)
+    alone = job(direction, (1, blocks, [0, 1]))
+    before = rig.arena.copy(), rig.cache.copy()
+    assert 0 == rig.device.copy(alone)
+    assert all(
+        (a == b).all() for a, b in zip(before, (rig.arena, rig.cache), strict=True)
+    )
+    with pytest.raises(InvariantError, match="group 1"):
+        rig.device.copy(job(direction, (1, [10**6], [0])))
+
+
 def test_empty_jobs_copy_nothing() -> None:
     """No group, or a group of no blocks, is 0 bytes."""
     rig = make_rig([[8]])

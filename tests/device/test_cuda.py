@@ -162,6 +162,16 @@ def test_jobs_without_any_block_are_over_at_once() -> None:
 
 
 @pytest.mark.parametrize("direction", list(Direction))
+def test_a_group_without_layers_on_this_rank_is_over_at_once(
+    direction: Direction,
+) -> None:
+    """No copy of no bytes is handed to the driver, which may refuse it."""
+    twin = twin_of(make_rig([[24], []]), FakeDriver(frozenset(STREAMS)))
+    copying = twin.start(job(direction, (1, [1, 2], [0, 3])))
+    assert (0, True, None) == (copying.num_bytes, copying.is_done(), copying.error)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
 @pytest.mark.parametrize(
     ("first", "second"), [(-1, 0), (10**6, 0), (0, -1), (0, 10**6)]
 )

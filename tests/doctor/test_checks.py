@@ -223,11 +223,11 @@ def test_a_port_in_use_is_an_error_unless_its_server_is_asked():
 
 
 def test_context_parallelism():
-    """Over decoding it is refused, over prefills it is untested."""
+    """Refused, over decoding and over prefills."""
     ours = "llama-3.1-8b --host-memory 1GiB"
     decode = only("context-parallel", facts_of(f"{ours} -dcp 2"), "error")
     assert "--decode-context-parallel-size=2" in decode.what
-    prefill = only("context-parallel", facts_of(f"{ours} -pcp 2"), "warning")
+    prefill = only("context-parallel", facts_of(f"{ours} -pcp 2"), "error")
     assert "--prefill-context-parallel-size=2" in prefill.what
     assert is_fine("context-parallel", facts_of(ours))
 

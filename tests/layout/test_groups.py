@@ -106,10 +106,11 @@ def test_refuses_an_alignment_that_hashes_do_not_divide() -> None:
         )
 
 
-def test_refuses_a_group_without_bytes() -> None:
-    """A rank that holds none of a group's layers cannot be served."""
-    with pytest.raises(IncompatibleError, match="group 0 holds no bytes"):
-        layout(group(0, AttentionKind.FULL, 16, payload_bytes=0))
+def test_a_group_may_hold_no_bytes_but_not_less() -> None:
+    """A pipeline stage may have none of a group's layers."""
+    assert 0 == layout(group(0, AttentionKind.FULL, 16, payload_bytes=0)).cell_bytes(0)
+    with pytest.raises(IncompatibleError, match="group 0 has -1 bytes"):
+        layout(group(0, AttentionKind.FULL, 16, payload_bytes=-1))
 
 
 def test_a_users_chunk_is_tokens_or_blocks_of_the_smallest_chunk():

@@ -5,13 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcellar.errors import ConfigError
+from kvcellar.layout.cut import MAX_SLAB_WASTE, MIN_SLABS_PER_CLASS
 from kvcellar.layout.groups import AttentionKind, CacheLayout, GroupLayout, make_layout
-from kvcellar.layout.host import (
-    MAX_SLAB_WASTE,
-    MIN_SLABS_PER_CLASS,
-    HostGeometry,
-    plan_geometry,
-)
+from kvcellar.layout.host import HostGeometry, plan_geometry
 
 DEEPSEEK_V4_BYTES = (822272, 784896, 985664, 860160, 655360)
 

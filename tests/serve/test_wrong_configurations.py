@@ -127,10 +127,11 @@ def test_more_than_the_machine_has_is_refused(num_ranks, num_gib):
         model_layout("llama-3.1-8b").layout, rank_bytes(settings, 1)
     )
     machine = MachineMemory(64 * GIB, 60 * GIB)
-    told = (f"in all for {num_ranks} rank(s)", "64.00 GiB", "lower host_memory")
+    wanted = num_ranks * geometry.arena_bytes
+    told = (f"host memory of {wanted} bytes", "64.00 GiB", "lower host_memory")
 
     def take():
-        HostMemory(geometry, num_ranks=num_ranks, machine=machine)
+        HostMemory(geometry, machine_bytes=wanted, machine=machine)
 
     refused(told, take)
 

@@ -1,17 +1,19 @@
 """A device cache and an arena full of noise, laid out in many ways."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
+from kvcellar.config import HostBudget
 from kvcellar.device.cpu import CpuDevice
 from kvcellar.device.kernel import Kernel, best_kernel, python_kernel
 from kvcellar.device.regions import PageTensor, Region, regions_from_tensors
 from kvcellar.layout.groups import AttentionKind, CacheLayout, GroupLayout, make_layout
 from kvcellar.layout.host import HostGeometry, plan_geometry
+from kvcellar.layout.ranks import cut_ranks
 from kvcellar.transfer.jobs import CopyJob, Direction, GroupCopy
 
 Bytes = npt.NDArray[np.uint8]
@@ -118,7 +120,15 @@ def make_rig(
         chunk_tokens=16 * blocks_per_chunk,
     )
     cells = sorted({layout.cell_bytes(i) for i in range(len(groups))})
-    geometry = plan_geometry(layout, 8 * len(cells) * cells[-1] + 3)
+    num_bytes = 8 * len(cells) * cells[-1] + 3
+    if cells[0]:
+        geometry = plan_geometry(layout, num_bytes)
+    else:  # a group of which only another rank has layers
+        other = replace(
+            layout, groups=tuple(replace(g, payload_bytes=8) for g in layout.groups)
+        )
+        budget = HostBudget(num_bytes, is_per_rank=True)
+        geometry = cut_ranks([layout, other], budget).ranks[0]
     pages, num_cache_bytes = _place(payloads, num_blocks, placing or Placing())
     return Rig(
         layout,

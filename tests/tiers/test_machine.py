@@ -162,8 +162,8 @@ def test_more_than_there_is_names_both_numbers(
 def test_all_ranks_of_the_machine_count_together() -> None:
     """Two ranks whose shares fit one by one do not fit together."""
     check_fits(6 * GIB, MACHINE)
-    with pytest.raises(ConfigError, match=r"12\.00 GiB\) in all for 2 rank"):
-        check_fits(6 * GIB, MACHINE, num_ranks=2)
+    with pytest.raises(ConfigError, match=r"12\.00 GiB\) in all for the ranks on"):
+        check_fits(6 * GIB, MACHINE, 12 * GIB)
 
 
 def test_exactly_what_is_left_fits() -> None:

@@ -69,7 +69,7 @@ def test_memory_that_the_machine_lacks_is_refused_before_mapping() -> None:
     machine = MachineMemory(total_bytes=10 * MIB, available_bytes=3 * MIB)
     HostMemory(geometry_of(MIB, 3), machine=machine).close()
     with pytest.raises(ConfigError, match="available on this machine"):
-        HostMemory(geometry_of(MIB, 2), num_ranks=2, machine=machine)
+        HostMemory(geometry_of(MIB, 2), machine_bytes=4 * MIB, machine=machine)
 
 
 def test_kernel_refusal_is_a_config_error() -> None:

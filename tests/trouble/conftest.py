@@ -17,17 +17,18 @@ def engine():
     from scripted import Scripted
 
     from kvcellar.testing.oracle.layouts import build
+    from kvcellar.testing.oracle.layouts.ranks import RankShape
 
     made = []
 
     def make(layers, *, extra=None, dense=False, num_ranks=1, num_replicas=1, **limits):
         limits["extra_config"] = {"host_memory": "64MiB"} | (extra or {})
+        limits["ranks"] = RankShape(tensor=num_ranks)
         if isinstance(layers, str):
             layout = build(layers, **limits)
         else:
             layout = plan(layers, **limits)
         parallel = layout.vllm_config.parallel_config
-        parallel.world_size = num_ranks
         parallel.data_parallel_size = num_replicas
         parallel.data_parallel_size_local = num_replicas
         made.append(Scripted(keep_every_state(layout) if dense else layout))

@@ -55,7 +55,7 @@ def test_lmcache_5127_the_multiplication_is_printed_and_refused():
     geometry = plan_geometry(layout, rank_bytes(settings, 8))
     machine = MachineMemory(total_bytes=2 * TIB, available_bytes=2 * TIB)
     with pytest.raises(ConfigError, match=r"4\.00 TiB.* 8 rank\(s\).*\(2\.00 TiB\)"):
-        HostMemory(geometry, num_ranks=8, machine=machine)
+        HostMemory(geometry, machine_bytes=8 * geometry.arena_bytes, machine=machine)
 
 
 def test_sglang_40135_all_ranks_share_one_budget():
@@ -67,10 +67,10 @@ def test_sglang_40135_all_ranks_share_one_budget():
         below_limit_bytes=118 * GIB,
     )
     with pytest.raises(ConfigError, match=r"160\.00 GiB.*limit.*128\.00 GiB"):
-        check_fits(20 * GIB, machine, num_ranks=8)
+        check_fits(20 * GIB, machine, 8 * 20 * GIB)
     share = rank_bytes(Settings(host_memory_bytes=118 * GIB * 8 // 10), 8)
     assert 11.8 == pytest.approx(share / GIB, rel=1e-6)
-    check_fits(share, machine, num_ranks=8)
+    check_fits(share, machine, 8 * share)
 
 
 def test_sglang_29034_one_size_for_all_pools():
@@ -218,9 +218,9 @@ def test_kserve_6086_replicas_on_one_machine_count_together(engine, monkeypatch)
     asked = []
 
     class Counted(HostMemory):
-        def __init__(self, geometry, *, num_ranks=1, machine=None):
-            asked.append(num_ranks * geometry.arena_bytes)
-            super().__init__(geometry, num_ranks=num_ranks, machine=machine)
+        def __init__(self, geometry, *, machine_bytes, machine=None):
+            asked.append(machine_bytes)
+            super().__init__(geometry, machine_bytes=machine_bytes, machine=machine)
 
     monkeypatch.setattr(worker_side, "HostMemory", Counted)
     engine(stack("FF", F=full(SMALL, 16)), prompt_tokens=200, num_replicas=4)

@@ -40,7 +40,8 @@ class DirectionTables:
     Attributes:
         rows: **[num_rows, 13]**: the destination's side, the source's side, and the
             bytes of a page; one row per region, group after group.
-        first_row: **[num_groups + 1]** where the rows of each layout position start.
+        first_row: **[num_groups + 1]** where the rows of each layout position start;
+            none where this rank has no layer of the group.
         bytes_per_number: per position, bytes of one number's pages in all its rows.
         destination_bounds: per position, destination numbers are below this.
         source_bounds: the same for source numbers.
@@ -87,11 +88,15 @@ def build_tables(
         for position, group_regions in enumerate(regions)
     ]
     payloads = [[r.payload_bytes for r in group_regions] for group_regions in regions]
+    # A group without layers on this rank has no rows, so jobs for it copy nothing.
     cells = [
-        [_cell_side(geometry, position, host_address)]
-        for position in range(len(classes))
+        [_cell_side(geometry, position, host_address)] if group.payload_bytes else []
+        for position, group in enumerate(layout.groups)
     ]
-    cell_bytes = [[size_class.cell_bytes] for size_class in classes]
+    cell_bytes = [
+        [size_class.cell_bytes] if group.payload_bytes else []
+        for size_class, group in zip(classes, layout.groups, strict=True)
+    ]
     return {
         Direction.STORE: _tables(host, device, payloads, (num_host_blocks, on_device)),
         Direction.LOAD: _tables(device, host, payloads, (on_device, num_host_blocks)),

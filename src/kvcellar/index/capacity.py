@@ -1,5 +1,7 @@
-"""What fits into one rank's host memory, for the start-up log and the planning tools.
+"""What fits into host memory, for the start-up log and the planning tools.
 
+Figures are of one rank, or of all with the bytes of all: the numbers of chunks and
+checkpoints are the same, since every rank holds a share of each.
 All figures count slabs: a slab serves one cell size at a time, so a size class takes
 whole slabs. Blocks that neighbouring checkpoints share are counted once each, so real
 use is never worse than these figures.
@@ -42,7 +44,7 @@ class GroupCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What one rank's arena holds. Each "fits" figure is for an otherwise empty arena.
+    """What an arena holds. Each "fits" figure is for an otherwise empty arena.
 
     Attributes:
         arena_bytes: bytes of the mapping.
@@ -87,8 +89,8 @@ def capacity(
     """Count what fits. Pure; allocates nothing.
 
     Args:
-        layout: this rank's cache layout.
-        geometry: the cut of this rank's arena.
+        layout: a rank's cache layout, or that of all ranks together.
+        geometry: the cut that belongs to it.
         prompt_tokens: length of the typical prompt; rounded down to whole chunks,
             but at least one.
     """
@@ -112,10 +114,14 @@ def capacity(
     )
 
 
-def describe(figures: Capacity) -> str:
-    """One readable line for the arena, and one for each group."""
+def describe(figures: Capacity, whose: str = "per rank") -> str:
+    """One readable line for the arena, and one for each group.
+
+    Args:
+        whose: what the bytes are counted over.
+    """
     lines = [
-        f"host memory {format_bytes(figures.arena_bytes)} per rank: "
+        f"host memory {format_bytes(figures.arena_bytes)} {whose}: "
         f"{figures.num_prompts} prompts of {figures.prompt_tokens} tokens, or "
         f"{figures.num_chunks} chunks of {figures.chunk_tokens} tokens "
         f"({format_bytes(figures.chunk_bytes)} each, {figures.chunk_tokens_total} "

@@ -44,7 +44,8 @@ class GroupLayout:
         kind: how its layers remember.
         tokens_per_block: tokens that one block of this group covers.
         payload_bytes: bytes of one block that layers read, summed over the group's
-            layers on one rank, without page padding.
+            layers on one rank, without page padding; 0 where a pipeline stage has no
+            layer of the group.
         padded_bytes: the same with the engine's page padding.
         num_layers: layers of the group that this rank holds.
         span_tokens: window or local-chunk length; None for the other kinds.
@@ -221,10 +222,10 @@ def _check_group(group: GroupLayout, hash_block_tokens: int) -> None:
             f"not a multiple of the hash block of {hash_block_tokens}; set the "
             "engine's prefix_match_unit to a divisor of both"
         )
-    if group.payload_bytes <= 0:
+    if group.payload_bytes < 0:
         raise IncompatibleError(
-            f"group {group.group_id} holds no bytes on this rank (payload_bytes="
-            f"{group.payload_bytes}); use fewer pipeline stages"
+            f"group {group.group_id} has {group.payload_bytes} bytes per block; no "
+            "engine holds less than none"
         )
 
 

@@ -7,14 +7,13 @@ A cell is named by its number within its size class: ``slab * cells_per_slab +
 slot``. Ranks whose cells differ in bytes so share one numbering.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvcellar.errors import ConfigError
-from kvcellar.layout.groups import CacheLayout
-
-MAX_SLAB_WASTE = 0.005  # share of a slab that no cell covers
-MIN_SLABS_PER_CLASS = 4  # fewer, and a class can starve the others
-MIN_CELLS_PER_SLAB = 16  # of the largest; fewer, and book-keeping grows for nothing
+from kvcellar.config import HostBudget
+from kvcellar.errors import IncompatibleError
+from kvcellar.layout.cut import Cut, choose_cut
+from kvcellar.layout.groups import CacheLayout, GroupLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,51 +59,60 @@ class HostGeometry:
 
 
 def plan_geometry(layout: CacheLayout, host_bytes: int) -> HostGeometry:
-    """Cut ``host_bytes`` (one rank's share) for the groups of ``layout``.
+    """Cut ``host_bytes`` for the groups of ``layout``, held by one rank alone.
+
+    Several ranks, whose bytes may differ, are cut by ``layout.ranks``.
 
     Raises:
         ConfigError: the memory cannot hold one slab per size class.
+        IncompatibleError: a group holds no bytes.
     """
+    for group in layout.groups:
+        refuse_empty(group, num_ranks=1)
     sizes = sorted({layout.cell_bytes(i) for i in range(len(layout.groups))})
-    slab_bytes = _slab_bytes(sizes, host_bytes)
-    num_slabs = host_bytes // slab_bytes
-    if num_slabs < len(sizes):
-        needed = max(sizes) * len(sizes)
-        raise ConfigError(
-            f"host memory of {host_bytes} bytes per rank is too small: this model "
-            f"needs at least {needed} bytes for one cell of each of its "
-            f"{len(sizes)} sizes; raise host_memory"
-        )
+    budget = HostBudget(host_bytes, is_per_rank=True)
+    cut = choose_cut([(size,) for size in sizes], budget)
     class_of = tuple(
         sizes.index(layout.cell_bytes(i)) for i in range(len(layout.groups))
     )
-    classes = tuple(
-        SizeClass(
-            cell_bytes=size,
-            cells_per_slab=slab_bytes // size,
-            positions=tuple(i for i, c in enumerate(class_of) if sizes[c] == size),
-        )
-        for size in sizes
-    )
-    blocks = tuple(layout.blocks_per_cell(i) for i in range(len(layout.groups)))
-    return HostGeometry(slab_bytes, num_slabs, classes, class_of, blocks)
+    return make_geometry(layout, cut, 0, class_of)
 
 
-def _slab_bytes(sizes: list[int], host_bytes: int) -> int:
-    """Bytes of a slab: a multiple of the largest cell that wastes little everywhere.
+def refuse_empty(group: GroupLayout, num_ranks: int) -> None:
+    """Refuse a group of which no rank holds anything.
 
-    A slab of m largest cells wastes less than 1/m of itself in every class, so the
-    search ends at ``1 / MAX_SLAB_WASTE``. An arena with room for that many has a cut
-    that no longer depends on its size, and more memory never means fewer cells. In
-    smaller ones, ``MIN_SLABS_PER_CLASS`` comes first and the least waste second.
+    Args:
+        group: with the bytes of so many ranks together.
+
+    Raises:
+        IncompatibleError: it holds no bytes.
     """
-    largest = sizes[-1]
-    limit = host_bytes // (MIN_SLABS_PER_CLASS * len(sizes)) // largest
+    if not group.payload_bytes:
+        raise IncompatibleError(
+            f"group {group.group_id} holds no bytes on any of {num_ranks} rank(s), so "
+            "there is nothing of it to keep; serve this model without kvcellar"
+        )
 
-    def waste(multiple: int) -> float:
-        slab = multiple * largest
-        return max(slab % size for size in sizes) / slab
 
-    enough = range(MIN_CELLS_PER_SLAB, limit + 1)
-    good = next((m for m in enough if waste(m) <= MAX_SLAB_WASTE), None)
-    return largest * (good or min(range(1, max(limit, 1) + 1), key=waste))
+def make_geometry(
+    layout: CacheLayout, cut: Cut, rank: int, class_of: Sequence[int]
+) -> HostGeometry:
+    """One rank's part of a cut.
+
+    Args:
+        layout: with the rank's bytes.
+        class_of: size class of the group at each layout position.
+    """
+    positions = range(len(layout.groups))
+    members = [
+        tuple(p for p in positions if class_of[p] == number)
+        for number in range(len(cut.cells_per_slab))
+    ]
+    classes = tuple(
+        SizeClass(layout.cell_bytes(group[0]), num_cells, group)
+        for num_cells, group in zip(cut.cells_per_slab, members, strict=True)
+    )
+    blocks = tuple(layout.blocks_per_cell(p) for p in positions)
+    return HostGeometry(
+        cut.slab_bytes[rank], cut.num_slabs, classes, tuple(class_of), blocks
+    )

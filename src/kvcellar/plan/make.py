@@ -67,7 +67,7 @@ def served_layouts(model: ModelLayout, settings: Settings) -> tuple[CacheLayout,
 
 
 def _model(request: PlanRequest) -> ModelLayout:
-    """The model's layout; a stage without layers of some group is the user's mistake.
+    """The model's layout; a stage that keeps no cache is the user's mistake.
 
     Raises:
         ConfigError, IncompatibleError: as ``model_layout``.
@@ -91,8 +91,7 @@ def _model(request: PlanRequest) -> ModelLayout:
             raise
         layout_in(1)  # raises the same if it is not for the stages
         raise ConfigError(
-            f"pipeline_parallel={num_stages} leaves a stage without layers of some "
-            f"cache group ({cause}); use fewer stages"
+            f"pipeline_parallel={num_stages} leaves a stage without a cache ({cause})"
         ) from cause
 
 

@@ -33,13 +33,16 @@ class MachineMemory:
     below_limit_bytes: int | None = None
 
 
-def check_fits(num_bytes: int, machine: MachineMemory, num_ranks: int = 1) -> None:
+def check_fits(
+    num_bytes: int, machine: MachineMemory, machine_bytes: int | None = None
+) -> None:
     """Refuse a host memory that this machine cannot hold.
 
     Args:
-        num_bytes: bytes asked for by each rank.
+        num_bytes: bytes asked for by this rank.
         machine: what there is.
-        num_ranks: ranks on this machine that ask for as much.
+        machine_bytes: asked for by all ranks on this machine together; None if this
+            is the only one.
 
     Raises:
         ConfigError: the size is not positive, or more than there is.
@@ -49,13 +52,14 @@ def check_fits(num_bytes: int, machine: MachineMemory, num_ranks: int = 1) -> No
             f"host memory of {num_bytes} bytes cannot be used; set host_memory to a "
             'size above zero, such as "8GiB"'
         )
-    asked = num_bytes * num_ranks
+    asked = num_bytes if machine_bytes is None else machine_bytes
+    whose = "" if asked == num_bytes else " in all for the ranks on this machine"
     for there, where in _bounds(machine):
         if asked > there:
             raise ConfigError(
-                f"host memory of {_both(asked)} in all for {num_ranks} rank(s) is more "
-                f"than {where}, {_both(there)}; lower host_memory to at most that "
-                "or free memory first"
+                f"host memory of {_both(asked)}{whose} is more than {where}, "
+                f"{_both(there)}; lower host_memory to at most that or free memory "
+                "first"
             )
 
 

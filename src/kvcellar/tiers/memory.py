@@ -34,7 +34,8 @@ class HostMemory:
 
     Args:
         geometry: the cut of this rank's arena.
-        num_ranks: ranks on this machine that each map as much.
+        machine_bytes: that all ranks on this machine map together; None if this is
+            the only one.
         machine: what the machine has; None reads it.
 
     Attributes:
@@ -48,11 +49,11 @@ class HostMemory:
         self,
         geometry: HostGeometry,
         *,
-        num_ranks: int = 1,
+        machine_bytes: int | None = None,
         machine: MachineMemory | None = None,
     ) -> None:
         self.num_bytes = geometry.arena_bytes
-        check_fits(self.num_bytes, machine or read_machine(), num_ranks)
+        check_fits(self.num_bytes, machine or read_machine(), machine_bytes)
         self._mapping: mmap.mmap | None = _map(self.num_bytes)
         self._array: npt.NDArray[np.uint8] | None = np.frombuffer(
             self._mapping, dtype=np.uint8

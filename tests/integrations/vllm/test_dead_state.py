@@ -83,7 +83,7 @@ def test_bytes_of_a_checkpoint(name: str, declared: int, ruled: int) -> None:
     config = planned(name, is_small=False).worker_config
     layout = layout_from_kv_cache_config(config)
     assert checkpoint_bytes(layout, 1024) == declared
-    cut = with_proven_dead_states(layout, config)
+    cut = with_proven_dead_states(layout, compressor_states(config))
     assert checkpoint_bytes(cut, 1024) == ruled
 
 
@@ -178,7 +178,7 @@ def test_an_alignment_inside_a_group_keeps_the_declared_windows(
     config = planned().worker_config
     layout = layout_from_kv_cache_config(config, alignment_tokens=64)
     with caplog.at_level(logging.INFO, logger="kvcellar"):
-        assert with_proven_dead_states(layout, config) == layout
+        assert with_proven_dead_states(layout, compressor_states(config)) == layout
     assert "the dead-state rule stays off: prefix hits are multiples" in caplog.text
 
 
@@ -200,7 +200,9 @@ class Device:
             enable_caching=True,
         )
         declared = layout_from_kv_cache_config(layout.worker_config)
-        ruled = with_proven_dead_states(declared, layout.worker_config)
+        ruled = with_proven_dead_states(
+            declared, compressor_states(layout.worker_config)
+        )
         self.declared, self.ruled = HybridRules(declared), HybridRules(ruled)
         self._count = 0
 

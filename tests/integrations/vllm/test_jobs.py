@@ -9,6 +9,8 @@ from kvcellar.integrations.vllm.compat import DeviceBlocks
 from kvcellar.integrations.vllm.jobs import EndedJob, Jobs
 from kvcellar.integrations.vllm.messages import WorkerReport
 
+RANK_0, RANK_1 = 0b01, 0b10
+
 
 class Block:
     def __init__(self, block_id, block_hash=None):
@@ -50,8 +52,8 @@ def test_unknown_sources_are_referenced_until_all_ranks_reported():
     jobs, pool = make_jobs(num_ranks=2)
     jobs.add(store(1, 3, 4, 5))
     assert [1, 1, 1] == [pool.blocks[i].ref_cnt for i in (3, 4, 5)]
-    assert [] == jobs.take_report(WorkerReport({1: 1}))
-    assert [EndedJob(1, False, None)] == jobs.take_report(WorkerReport({1: 1}))
+    assert [] == jobs.take_report(WorkerReport({1: RANK_0}))
+    assert [EndedJob(1, False, None)] == jobs.take_report(WorkerReport({1: RANK_1}))
     jobs.release(1)
     assert [5, 4, 3] == pool.freed
     assert not jobs.has_work()
@@ -61,14 +63,36 @@ def test_a_failure_on_any_rank_fails_the_job():
     """Also when another rank reports later that it succeeded."""
     jobs, _ = make_jobs(num_ranks=2)
     jobs.add(store(1, 3))
-    jobs.take_report(WorkerReport({1: 1}, {1}))
-    assert [EndedJob(1, True, None)] == jobs.take_report(WorkerReport({1: 1}))
+    jobs.take_report(WorkerReport({1: RANK_0}, {1}))
+    assert [EndedJob(1, True, None)] == jobs.take_report(WorkerReport({1: RANK_1}))
 
 
 def test_reports_of_ranks_add_up():
-    """Counts are summed and failures joined, whatever the order."""
-    total = WorkerReport({1: 1, 2: 1}).aggregate(WorkerReport({1: 1}, {1}))
-    assert WorkerReport({1: 2, 2: 1}, {1}) == total
+    """Ranks and failures are joined, whatever the order."""
+    total = WorkerReport({1: RANK_0, 2: RANK_0}).aggregate(
+        WorkerReport({1: RANK_1}, {1})
+    )
+    assert WorkerReport({1: RANK_0 | RANK_1, 2: RANK_0}, {1}) == total
+
+
+def test_a_rank_that_tells_twice_counts_once():
+    """Nor does it matter when it tells once more, after the job's end."""
+    jobs, _ = make_jobs(num_ranks=2)
+    jobs.add(store(1, 3))
+    assert [] == jobs.take_report(WorkerReport({1: RANK_0}))
+    assert [] == jobs.take_report(WorkerReport({1: RANK_0}))
+    assert [EndedJob(1, False, None)] == jobs.take_report(WorkerReport({1: RANK_1}))
+    assert [] == jobs.take_report(WorkerReport({1: RANK_1}, {1}))
+    assert not jobs.has_work()
+
+
+def test_the_slowest_ranks_load_is_the_loads_time():
+    """Whoever reports last."""
+    jobs, _ = make_jobs(num_ranks=2)
+    jobs.add(actions.Load(7, "r1", [actions.BlockCopies(0, [1], [0])]))
+    jobs.take_report(WorkerReport({7: RANK_0}, load_seconds={7: 2.0}))
+    (ended,) = jobs.take_report(WorkerReport({7: RANK_1}, load_seconds={7: 1.0}))
+    assert EndedJob(7, False, "r1", 2.0) == ended
 
 
 def test_fenced_sources_keep_their_place_in_the_free_queue():

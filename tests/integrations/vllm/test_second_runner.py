@@ -87,7 +87,7 @@ def test_what_had_ended_before_the_step_counts_and_the_rest_has_failed():
     worker.transfers.results = [JobResult(2, Direction.STORE, 8, 0.0)]
     worker.take_results()
     report = worker.take_report()
-    assert ({1: 1, 2: 1}, {2}) == (report.num_done, report.failed)
+    assert ({1: 1, 2: 1}, {2}) == (report.ended_by, report.failed)
 
 
 def test_zeroed_copied_and_state_blocks_are_written_early():

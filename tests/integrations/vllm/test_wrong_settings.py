@@ -62,7 +62,10 @@ def test_vllm_hears_of_it_while_it_puts_its_configuration_together(wrong):
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
-        ({"host_memory": 1}, "1 bytes per rank is too small.*raise host_memory"),
+        (
+            {"host_memory": 1},
+            r"1 bytes for 1 rank\(s\) is too small.*raise host_memory",
+        ),
         ({"chunk_tokens": 33}, "chunk_tokens=33 does not fit this model"),
     ],
 )

@@ -166,10 +166,18 @@ def test_stages_add_up_to_the_model():
         assert group.payload_bytes == sum(payloads)
 
 
-def test_a_stage_without_a_groups_layers_is_refused():
-    """As when the engine's own configuration for such a rank is read."""
-    with pytest.raises(IncompatibleError, match="holds no bytes on this rank"):
-        model_layout("gpt-oss-20b", pipeline_parallel=24)
+def test_a_stage_may_lack_a_groups_layers():
+    """One layer per stage: each holds the bytes of one group, and none of the other."""
+    stages = model_layout("gpt-oss-20b", pipeline_parallel=24).stages
+    held = [[g.payload_bytes > 0 for g in stage.layout.groups] for stage in stages]
+    assert all(sum(one) == 1 for one in held)
+    assert {(True, False), (False, True)} == {tuple(one) for one in held}
+
+
+def test_a_stage_without_any_cache_is_refused():
+    """The engine cannot start one."""
+    with pytest.raises(IncompatibleError, match="layers 1 to 1 keeps no cache"):
+        model_layout("nemotron-h", pipeline_parallel=52)
 
 
 @pytest.mark.parametrize(

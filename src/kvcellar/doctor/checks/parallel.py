@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kvcellar.config import rank_bytes
 from kvcellar.doctor.checks.check import Check
 from kvcellar.doctor.facts import Facts
-from kvcellar.doctor.finding import Finding, error, note, ok, warning
+from kvcellar.doctor.finding import Finding, error, note, ok
 from kvcellar.layout.units import format_bytes
 
 
@@ -75,10 +75,10 @@ def find_context_parallel(facts: Facts) -> Iterator[Finding]:
             "leave it out, or set it to 1",
         )
     if prefill > 1:
-        yield warning(
-            f"--prefill-context-parallel-size={prefill} is not tested",
+        yield error(
+            f"--prefill-context-parallel-size={prefill} cannot be used",
             "nobody has shown that its blocks come back right",
-            "set it to 1",
+            "leave it out, or set it to 1",
         )
     if decode == prefill == 1:
         yield ok("no context parallelism")

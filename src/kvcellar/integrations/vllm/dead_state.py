@@ -40,14 +40,15 @@ _STATE_FACTS = {
 }
 
 
-def with_proven_dead_states(layout: CacheLayout, kv_cache_config: Any) -> CacheLayout:
+def with_proven_dead_states(
+    layout: CacheLayout, ratios: Mapping[int, int]
+) -> CacheLayout:
     """The layout under the dead-state rule, where the rule is proven; else as it was.
 
     Args:
-        layout: translated from ``kv_cache_config``.
-        kv_cache_config: a worker's ``KVCacheConfig``, or the scheduler's.
+        layout: as the engine declares it.
+        ratios: from ``compressor_states``, where all ranks agree on them.
     """
-    ratios = compressor_states(kv_cache_config)
     try:
         return with_dead_state_rule(layout, ratios)
     except IncompatibleError as cause:

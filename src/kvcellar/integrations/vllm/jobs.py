@@ -32,7 +32,7 @@ class EndedJob:
 
 
 class Jobs:
-    """Holds device blocks for jobs, and counts the ranks that have ended them.
+    """Holds device blocks for jobs, and notes the ranks that have ended them.
 
     Args:
         num_ranks: workers that each carry out every job.
@@ -44,9 +44,9 @@ class Jobs:
     """
 
     def __init__(self, num_ranks: int) -> None:
-        self._num_ranks = num_ranks
+        self._all_ranks = (1 << num_ranks) - 1
         self._next = CellarMetadata()
-        self._ranks_left: dict[int, int] = {}
+        self._ranks_left: dict[int, int] = {}  # a bit for each rank, by job id
         self._failed: set[int] = set()
         self._loading: dict[int, str] = {}
         self._load_seconds: dict[int, float] = {}
@@ -101,24 +101,34 @@ class Jobs:
         return metadata
 
     def take_report(self, report: WorkerReport) -> list[EndedJob]:
-        """Count the ranks that ended each job; the last one ends it here."""
-        self._failed |= report.failed
-        for job_id, seconds in report.load_seconds.items():
-            self._load_seconds[job_id] = max(
-                self._load_seconds.get(job_id, 0.0), seconds
-            )
+        """Note the ranks that ended each job; the last one ends it here.
+
+        A rank that tells of a job again, even after its end, changes nothing.
+        """
+        self._failed |= report.failed & self._ranks_left.keys()
         ended = []
-        for job_id, num_ranks in report.num_done.items():
-            self._ranks_left[job_id] -= num_ranks
+        for job_id, ranks in report.ended_by.items():
+            left = self._ranks_left.get(job_id)
+            if left is None:
+                continue
+            seconds = report.load_seconds.get(job_id, 0.0)
+            if job_id in self._loading:
+                slowest = max(self._load_seconds.get(job_id, 0.0), seconds)
+                self._load_seconds[job_id] = slowest
+            self._ranks_left[job_id] = left & ~ranks
             if not self._ranks_left[job_id]:
-                del self._ranks_left[job_id]
-                has_failed = job_id in self._failed
-                self._failed.discard(job_id)
-                self.in_flight.end(job_id, has_failed=has_failed)
-                request_id = self._loading.pop(job_id, None)
-                seconds = self._load_seconds.pop(job_id, 0.0)
-                ended.append(EndedJob(job_id, has_failed, request_id, seconds))
+                ended.append(self._end(job_id))
         return ended
+
+    def _end(self, job_id: int) -> EndedJob:
+        """The last rank has told."""
+        del self._ranks_left[job_id]
+        has_failed = job_id in self._failed
+        self._failed.discard(job_id)
+        self.in_flight.end(job_id, has_failed=has_failed)
+        request_id = self._loading.pop(job_id, None)
+        seconds = self._load_seconds.pop(job_id, 0.0)
+        return EndedJob(job_id, has_failed, request_id, seconds)
 
     def release(self, job_id: int) -> None:
         """Give back the device blocks that a job held."""
@@ -161,7 +171,7 @@ class Jobs:
     def _job(
         self, job_id: int, direction: Direction, copies: list[actions.BlockCopies]
     ) -> CopyJob:
-        self._ranks_left[job_id] = self._num_ranks
+        self._ranks_left[job_id] = self._all_ranks
         arrays = tuple(
             GroupCopy(
                 copy.position,

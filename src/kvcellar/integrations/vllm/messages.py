@@ -8,6 +8,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
 )
 
+from kvcellar.config import Settings
+from kvcellar.layout.groups import CacheLayout
+from kvcellar.layout.host import HostGeometry
 from kvcellar.transfer.jobs import CopyJob
 
 
@@ -42,36 +45,54 @@ class WorkerReport(KVConnectorWorkerMetadata):
     """Jobs that ended, workers to scheduler.
 
     Attributes:
-        num_done: ranks that have ended the job, by job id.
+        ended_by: who has ended a job, by job id: rank r is bit r, so that a rank
+            that tells twice counts once.
         failed: jobs that failed on some rank.
         load_seconds: how long each load was copied, on the slowest rank.
     """
 
-    num_done: dict[int, int] = field(default_factory=dict)
+    ended_by: dict[int, int] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
     load_seconds: dict[int, float] = field(default_factory=dict)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "WorkerReport":
         """Add another rank's report to this one."""
         assert isinstance(other, WorkerReport)
-        for job_id, count in other.num_done.items():
-            self.num_done[job_id] = self.num_done.get(job_id, 0) + count
+        for job_id, ranks in other.ended_by.items():
+            self.ended_by[job_id] = self.ended_by.get(job_id, 0) | ranks
         self.failed |= other.failed
         for job_id, seconds in other.load_seconds.items():
             self.load_seconds[job_id] = max(self.load_seconds.get(job_id, 0.0), seconds)
         return self
 
 
-@dataclass
-class RankHandshake(KVConnectorHandshakeMetadata):
-    """What one rank found when the cache was allocated.
+@dataclass(frozen=True)
+class RankFacts:
+    """What one rank can say by itself of its part of the cache.
 
     Attributes:
-        payload_bytes: bytes of one block by the engine's group id.
-        chunk_tokens: tokens per chunk, as this rank worked it out.
-        num_slabs: slabs that its share of host memory was cut into.
+        layout: groups as the engine declares them, with this rank's bytes, in the
+            smallest chunks.
+        compressor_ratios: tokens per entry by id of each group whose layers here hold
+            nothing but compressors' states.
     """
 
-    payload_bytes: dict[int, int]
-    chunk_tokens: int
-    num_slabs: int
+    layout: CacheLayout
+    compressor_ratios: dict[int, int]
+
+
+@dataclass
+class RankHandshake(KVConnectorHandshakeMetadata):
+    """What one rank found when the cache was allocated, and heard of the others.
+
+    Attributes:
+        rank: its number.
+        settings: that it was started with.
+        facts: of all ranks, in rank order.
+        geometry: how it cut its own host memory.
+    """
+
+    rank: int
+    settings: Settings
+    facts: tuple[RankFacts, ...]
+    geometry: HostGeometry

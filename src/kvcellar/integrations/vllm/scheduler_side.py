@@ -73,9 +73,9 @@ class SchedulerSide:
         self._settings = settings_from_extra_config(
             transfer_config.kv_connector_extra_config
         )
-        self._num_ranks = vllm_config.parallel_config.world_size
+        self._num_ranks: int = vllm_config.parallel_config.world_size
         self._offloader: Offloader | None = None
-        self._handshake: RankHandshake | None = None
+        self._handshakes: dict[tuple[int, int], RankHandshake] | None = None
         self._managers: Any = ()
         self._state_tokens: dict[int, int] = {}
         self._free_queue: FreeQueueWatch | None = None
@@ -119,40 +119,32 @@ class SchedulerSide:
         same, and the planner goes on with what host memory still holds.
 
         Raises:
-            IncompatibleError: the ranks' blocks or slabs differ, or are other than
-                they were.
+            ConfigError: host memory is too small for all that the ranks hold.
+            IncompatibleError: one plan cannot serve all ranks, they have cut their
+                memory in another way than it would, or are other than they were.
         """
-        ranks = [h for h in handshakes.values() if isinstance(h, RankHandshake)]
-        if not ranks:
-            return
-        if any(rank != ranks[0] for rank in ranks):
+        ranks = {
+            key: told
+            for key, told in handshakes.items()
+            if isinstance(told, RankHandshake)
+        }
+        if self._handshakes is None:
+            self._handshakes = ranks
+            self._build(ranks)
+        elif ranks != self._handshakes:
             raise IncompatibleError(
-                f"ranks hold different cache bytes ({ranks}); pipeline stages with "
-                "different layers come with a later release"
-            )
-        if self._handshake is not None:
-            if ranks[0] != self._handshake:
-                raise IncompatibleError(
-                    f"the ranks' cache bytes have changed from {self._handshake} to "
-                    f"{ranks[0]} while the engine ran; start it again"
-                )
-            return
-        self._handshake = ranks[0]
-        offloader = self._build(ranks[0].payload_bytes)
-        if offloader.layout.chunk_tokens != ranks[0].chunk_tokens:
-            raise IncompatibleError(
-                f"scheduler and workers disagree about the chunk: "
-                f"{offloader.layout.chunk_tokens} and {ranks[0].chunk_tokens} tokens"
+                f"the ranks' cache bytes have changed from {self._handshakes} to "
+                f"{ranks} while the engine ran; start it again"
             )
 
     @property
     def offloader(self) -> Offloader:
         """The planner; built at the handshake, or at first use where there is none."""
-        return self._offloader or self._build(None)
+        return self._offloader or self._build({})
 
-    def _build(self, payload_bytes: dict[int, int] | None) -> Offloader:
+    def _build(self, handshakes: dict[tuple[int, int], RankHandshake]) -> Offloader:
         self._offloader = build_planner(
-            self._vllm_config, self._kv_cache_config, self._settings, payload_bytes
+            self._vllm_config, self._kv_cache_config, self._settings, handshakes
         )
         groups = self._offloader.layout.groups
         self._jobs.in_flight.block_bytes = [group.payload_bytes for group in groups]

@@ -9,18 +9,23 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.logger import init_logger
 
-from kvcellar.config import rank_bytes, settings_from_extra_config
+from kvcellar.config import settings_from_extra_config
 from kvcellar.errors import TierError
 from kvcellar.integrations.vllm.devices import OpenDevice, Place, open_device
+from kvcellar.integrations.vllm.exchange import (
+    Exchange,
+    gather_or_refuse,
+    open_exchange,
+)
 from kvcellar.integrations.vllm.messages import (
     CellarMetadata,
+    RankFacts,
     RankHandshake,
     WorkerReport,
 )
+from kvcellar.integrations.vllm.ranks import ServerPlan, find_facts, plan_server
 from kvcellar.integrations.vllm.regions import group_regions
-from kvcellar.integrations.vllm.setup import layout_for
 from kvcellar.integrations.vllm.stats import CellarStats, WorkerCounts
-from kvcellar.layout.host import plan_geometry
 from kvcellar.tiers.memory import HostMemory
 from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
 
@@ -30,6 +35,10 @@ if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
     from kvcellar.device.device import Device
+    from kvcellar.device.regions import Region
+    from kvcellar.layout.ranks import RanksGeometry
+
+    Regions = list[tuple[Region, ...]]
 
 logger = init_logger("vllm.kvcellar")
 
@@ -77,6 +86,8 @@ class WorkerSide:
     """Owns this rank's host memory and the thread that copies.
 
     Attributes:
+        exchange: the way to the other ranks; None until ``register``, which opens
+            vLLM's own if nobody has put another one here.
         device: copies between cache and host memory, on the processor or on streams of
             the accelerator that holds the cache; None before ``register``.
         transfers: carries out jobs in the background; None before ``register``.
@@ -87,18 +98,22 @@ class WorkerSide:
     ) -> None:
         transfer_config = vllm_config.kv_transfer_config
         assert transfer_config is not None
-        settings = settings_from_extra_config(transfer_config.kv_connector_extra_config)
+        self._settings = settings_from_extra_config(
+            transfer_config.kv_connector_extra_config
+        )
         self._kv_cache_config = kv_cache_config
-        self._layout = layout_for(vllm_config, kv_cache_config, settings)
-        parallel = vllm_config.parallel_config
-        share = rank_bytes(settings, parallel.world_size)
-        replicas = parallel.data_parallel_size_local  # each has its own memory
-        self._num_local_ranks = parallel.local_world_size * max(replicas, 1)
-        self._geometry = plan_geometry(self._layout, share)
+        self._parallel = vllm_config.parallel_config
+        self._own_facts = find_facts(vllm_config, kv_cache_config)
+        if self._parallel.pipeline_parallel_size == 1:
+            # All ranks are like this one: what cannot be cut is refused at once.
+            self._plan((self._own_facts,) * self._parallel.world_size)
+        self._handshake: RankHandshake | None = None
+        self.exchange: Exchange | None = None
         self._memory: HostMemory | None = None
         self.device: Device | None = None
         self._opened: OpenDevice | None = None
         self.transfers: Transfers | None = None
+        self._rank_bit = 1
         self._waiting: dict[int, str] = {}
         self._refused: list[str] = []
         self._ended: list[JobResult] = []
@@ -108,18 +123,31 @@ class WorkerSide:
         self._running: set[int] = set()
 
     def register(self, kv_caches: "dict[str, torch.Tensor]") -> None:
-        """Find the bytes of every block; allocate host memory; start the thread.
+        """Find the bytes of every block; agree with the other ranks; allocate; start.
 
         Raises:
-            ConfigError: the machine does not have that much memory.
-            IncompatibleError: the tensors are not where the configuration says.
+            ConfigError: host memory is too small, or the machine does not have it.
+            IncompatibleError: the tensors are not where the configuration says, or one
+                plan cannot serve all ranks.
         """
-        regions = group_regions(self._layout, self._kv_cache_config, kv_caches)
+        exchange = self.exchange = self.exchange or open_exchange(self._parallel)
+        self._rank_bit = 1 << exchange.rank
+        regions: Regions = []
+
+        def find() -> RankFacts:
+            layout = self._own_facts.layout
+            regions.extend(group_regions(layout, self._kv_cache_config, kv_caches))
+            return self._own_facts
+
+        facts = tuple(gather_or_refuse(exchange, "cache of each rank", find))
+        plan = self._plan(facts)
+        geometry = plan.geometry.ranks[exchange.rank]
+        self._handshake = RankHandshake(exchange.rank, self._settings, facts, geometry)
         self._kv_caches = kv_caches  # their memory is copied by address
-        self._memory = HostMemory(self._geometry, num_ranks=self._num_local_ranks)
+        self._memory = self._allocate(plan.geometry, exchange.rank)
         place = Place(
-            self._layout,
-            self._geometry,
+            plan.ranks[exchange.rank],
+            geometry,
             regions,
             self._kv_cache_config.num_blocks,
             self._memory,
@@ -127,12 +155,23 @@ class WorkerSide:
         self._opened = open_device(place, kv_caches)
         self.device, self.transfers = self._opened.device, self._opened.transfers
 
+    def _plan(self, facts: tuple[RankFacts, ...]) -> ServerPlan:
+        ranks_per_stage = self._parallel.tensor_parallel_size
+        return plan_server(facts, self._settings, ranks_per_stage)
+
+    def _allocate(self, geometry: "RanksGeometry", rank: int) -> HostMemory:
+        """This rank's arena, if the machine has room for those of all its ranks."""
+        replicas = max(self._parallel.data_parallel_size_local, 1)
+        num_local = self._parallel.local_world_size
+        first = rank // num_local * num_local  # a machine has ranks that follow
+        local = geometry.ranks[first : first + num_local]
+        machine_bytes = replicas * sum(one.arena_bytes for one in local)
+        return HostMemory(geometry.ranks[rank], machine_bytes=machine_bytes)
+
     def handshake(self) -> RankHandshake:
-        """Bytes of this rank's blocks, for the scheduler."""
-        payload = {g.group_id: g.payload_bytes for g in self._layout.groups}
-        return RankHandshake(
-            payload, self._layout.chunk_tokens, self._geometry.num_slabs
-        )
+        """What all ranks hold, as this one has heard, and its own cut."""
+        assert self._handshake is not None  # the engine registers its cache first
+        return self._handshake
 
     # -- one step ------------------------------------------------------------------
 
@@ -209,7 +248,7 @@ class WorkerSide:
             return None
         ended, self._ended = self._ended, []
         return WorkerReport(
-            {result.job_id: 1 for result in ended},
+            {result.job_id: self._rank_bit for result in ended},
             {result.job_id for result in ended if result.error is not None},
             {r.job_id: r.seconds for r in ended if r.direction is Direction.LOAD},
         )

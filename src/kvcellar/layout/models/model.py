@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kvcellar.errors import IncompatibleError
 from kvcellar.layout.dead_state import with_dead_state_rule
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.models.config import ModelConfig
@@ -123,7 +124,7 @@ def plan_model(config: ModelConfig, options: ServingOptions) -> ModelLayout:
 
     Raises:
         IncompatibleError: the architecture, or its mix of layers, is not known; or a
-            pipeline stage holds no layer of some group.
+            pipeline stage holds no layer that keeps a cache.
         ConfigError: the configuration lacks something, or the options do not fit it.
     """
     model = model_layers(config, options)
@@ -154,6 +155,11 @@ def _stages(
     for first, end in stage_bounds(model.num_layers, num_stages):
         held = [[layer for layer in g if first <= layer.index < end] for g in groups]
         plans = plan_groups(groups, held)
+        if not any(plan.num_layers for plan in plans):
+            raise IncompatibleError(
+                f"a pipeline stage of layers {first} to {end - 1} keeps no cache: the "
+                "engine cannot serve it; use fewer stages"
+            )
         layout = layout_of(plans, sizes)
         stages.append(StageLayout(first, end, layout, plans, pool_row_bytes(plans)))
     return tuple(stages)

@@ -114,7 +114,7 @@ def layout_of(plans: Sequence[GroupPlan], sizes: BlockSizes) -> CacheLayout:
     """The layout of the cacheable groups, with the smallest chunk.
 
     Raises:
-        IncompatibleError: no group is cacheable, or one holds nothing on this rank.
+        IncompatibleError: no group is cacheable.
     """
     groups = [_group_layout(plan) for plan in plans if plan.is_cacheable]
     return make_layout(

@@ -25,6 +25,7 @@ from kvcellar.testing.oracle.setup import (
     drawn,
     make_oracle,
     prompt_bytes,
+    with_ranks,
 )
 
 __all__ = ["main", "prompt_bytes"]
@@ -43,6 +44,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--mode", choices=("eager", "lazy", "both"), default="both")
     parser.add_argument("--failures", type=float, default=0.0, metavar="RATE")
     parser.add_argument("--connectors", type=int, help="of ours, side by side")
+    parser.add_argument(
+        "--tensor-ranks", type=int, default=1, help="ranks that hold the same layers"
+    )
+    parser.add_argument(
+        "--pipeline-ranks", type=int, default=1, help="stages that share the layers"
+    )
     parser.add_argument("--hash-divisor", type=int, help="hashes per block")
     parser.add_argument("--policy", choices=EVICTION_POLICIES)
     parser.add_argument("--admission", choices=ADMISSIONS)
@@ -110,8 +117,9 @@ def options_of(
 ) -> OracleOptions:
     """What the command line fixes, and the rest as the seed has it."""
     choices = {"off": False, "on": True}
+    options = OracleOptions(name, mode, seed, failure_rate=arguments.failures)
     return drawn(
-        OracleOptions(name, mode, seed, failure_rate=arguments.failures),
+        with_ranks(options, arguments.tensor_ranks, arguments.pipeline_ranks),
         host_prompts=arguments.host_prompts,
         device_prompts=arguments.device_prompts,
         async_scheduling=choices.get(arguments.async_scheduling),

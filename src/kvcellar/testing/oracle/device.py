@@ -71,6 +71,7 @@ class SimulatedDevice:
     Args:
         kv_cache_config: the worker's configuration; its tensors are laid out.
         seed: of the noise.
+        rank: whose cache it is; no two ranks hold the same bytes.
 
     Attributes:
         kv_caches: what a worker registers: every layer's view of the one allocation.
@@ -79,10 +80,11 @@ class SimulatedDevice:
         block_tokens: tokens per block by engine group id.
     """
 
-    def __init__(self, kv_cache_config: Any, seed: int) -> None:
+    def __init__(self, kv_cache_config: Any, seed: int, rank: int = 0) -> None:
         sizes = {tensor.size for tensor in kv_cache_config.kv_cache_tensors}
         (num_bytes,) = sizes
         rng = np.random.default_rng(seed)
+        self._rank = rank
         self._buffer = rng.integers(0, 256, num_bytes, dtype=np.uint8)
         backing = torch.from_numpy(self._buffer)
         self.num_blocks = kv_cache_config.num_blocks
@@ -107,7 +109,7 @@ class SimulatedDevice:
                 continue
             spec = _spec_of(group.kv_cache_spec, tensor.layers[0])
             view = PageView(self._buffer, tensor, spec, self.num_blocks)
-            first = (group_id << 40) + (number << 24)
+            first = (self._rank << 48) + (group_id << 40) + (number << 24)
             seeds = np.arange(first, first + len(tensor.layers), dtype=np.uint64)
             pages.append((view, seeds << np.uint64(8)))
         return pages

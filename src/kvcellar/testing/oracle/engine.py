@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from vllm.distributed.kv_events import NullEventPublisher
-from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.distributed.kv_transfer.kv_connector.utils import KVOutputAggregator
 from vllm.utils.hashing import sha256
 from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.structured_output import StructuredOutputManager
 
 from kvcellar.core.checks import check_ledger
@@ -20,7 +20,6 @@ from kvcellar.index.checks import check_index
 from kvcellar.integrations.vllm.connector import CellarConnector
 from kvcellar.integrations.vllm.dead_state import compressor_states
 from kvcellar.integrations.vllm.kv_events import are_followed
-from kvcellar.testing.oracle.device import SimulatedDevice
 from kvcellar.testing.oracle.figures import OracleFigures
 from kvcellar.testing.oracle.follower import EventFollower
 from kvcellar.testing.oracle.layouts import OracleLayout
@@ -28,6 +27,7 @@ from kvcellar.testing.oracle.loop import EngineLoop
 from kvcellar.testing.oracle.rows import Prompt
 from kvcellar.testing.oracle.runner import OracleRunner
 from kvcellar.testing.oracle.transfers import SeededTransfers
+from kvcellar.testing.oracle.workers import ours, start_workers
 
 TICK_SECONDS = 0.001
 
@@ -45,12 +45,14 @@ class Ticks:
 
 
 class SimulatedEngine:
-    """Scheduler side and one worker, in one process and without a thread.
+    """Scheduler side and the workers of all ranks, in one process, without a thread.
 
     Args:
         layout: what to run on; says too whether the engine schedules ahead.
         seed: decides when copies end, what is sampled, and which places are checked.
         failure_rate: chance that a copy fails.
+        failing_rank: the only one whose copies fail; None for all.
+        slow_rank: whose copies take longer than those of the others, if any.
         seconds_per_byte: that a copy is said to take.
         is_v2: whether the engine talks to vLLM's second model runner.
 
@@ -58,50 +60,53 @@ class SimulatedEngine:
         scheduler: vLLM's own.
         planners: the core of our planning half; several behind a ``MultiConnector``.
         planner: the first of them.
-        device: the simulated cache.
-        all_transfers: what carries out each connector's copies.
+        device: the first rank's simulated cache.
+        all_transfers: what carries out each connector's copies, rank by rank.
         transfers: the first of them.
-        runner: the workers' side of a step.
+        runner: all ranks' side of a step.
         loop: the engine's main loop.
         follower: believes the KV events; None if there are none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run depends on, all by keyword
         self,
         layout: OracleLayout,
         seed: int,
         *,
         failure_rate: float = 0.0,
+        failing_rank: int | None = None,
+        slow_rank: int | None = None,
         seconds_per_byte: float = 0.0,
         is_v2: bool = False,
     ) -> None:
         self._seed = seed
+        self._slow_rank = slow_rank
         self.layout = layout
         init_none_hash(sha256)
         self._hasher = get_request_block_hasher(layout.hash_block_tokens, sha256)
-        self.device = SimulatedDevice(layout.worker_config, seed)
-        self._worker: Any = KVConnectorFactory.create_connector(
-            layout.vllm_config, KVConnectorRole.WORKER, layout.worker_config
-        )
-        self._worker.register_kv_caches(self.device.kv_caches)
-        self.all_transfers = [
-            self._seeded_transfers(
-                number,
-                half,
-                failure_rate=failure_rate,
-                seconds_per_byte=seconds_per_byte,
-            )
-            for number, half in enumerate(_ours(self._worker))
+        self._workers, self._devices = start_workers(layout, seed)
+        self._worker, self.device = self._workers[0], self._devices[0]
+        self._transfers_by_rank = [
+            [
+                self._seeded_transfers(
+                    rank,
+                    number,
+                    half,
+                    failure_rate=failure_rate if failing_rank in (None, rank) else 0.0,
+                    seconds_per_byte=seconds_per_byte,
+                )
+                for number, half in enumerate(ours(worker))
+            ]
+            for rank, worker in enumerate(self._workers)
         ]
+        self.all_transfers = [t for one in self._transfers_by_rank for t in one]
         self.transfers = self.all_transfers[0]
         with _model_runner(is_v2=is_v2):
             self.scheduler = self._make_scheduler()
         self._is_v2 = is_v2
         self._connector: Any = self.scheduler.connector
-        self._connector.set_xfer_handshake_metadata_pp_aware(
-            {(0, 0): self._worker.get_handshake_metadata()}
-        )
-        self._sides = [half.scheduler_side for half in _ours(self._connector)]
+        self._shake_hands()
+        self._sides = [half.scheduler_side for half in ours(self._connector)]
         for side in self._sides:
             side.clock = Ticks()
         self.planners = [side.offloader for side in self._sides]
@@ -122,6 +127,27 @@ class SimulatedEngine:
     def _prompt_of(self, request_id: str) -> Prompt:
         """A request's prefix as the engine knows it now."""
         raise NotImplementedError
+
+    def _shake_hands(self) -> None:
+        """What the engine core does before it serves."""
+        num_tensor = self.layout.vllm_config.parallel_config.tensor_parallel_size
+        self._connector.set_xfer_handshake_metadata_pp_aware(
+            {
+                divmod(rank, num_tensor): worker.get_handshake_metadata()
+                for rank, worker in enumerate(self._workers)
+            }
+        )
+
+    def set_slowness(self, slowness: float) -> None:
+        """Copies get faster or slower, on one rank less so than on the others.
+
+        Args:
+            slowness: chance that a poll ends no further copy.
+        """
+        for rank, several in enumerate(self._transfers_by_rank):
+            is_slow = rank == self._slow_rank
+            for transfers in several:
+                transfers.slowness = (1 + slowness) / 2 if is_slow else slowness
 
     def _make_scheduler(self) -> Scheduler:
         layout = self.layout
@@ -160,25 +186,31 @@ class SimulatedEngine:
 
     def _make_runner(self, *, has_drafter: bool) -> OracleRunner:
         is_ruled = self.planner.settings.dead_state
-        worker_config = self.layout.worker_config
+        ratios: dict[int, int] = {}
+        for worker_config in self.layout.worker_configs if is_ruled else ():
+            ratios |= compressor_states(worker_config)
+        aggregator = KVOutputAggregator.from_connector(
+            self._connector, len(self._workers)
+        )
         return OracleRunner(
             self.planner.layout,
-            self._worker,
-            self.device,
+            list(zip(self._workers, self._devices, strict=True)),
+            lambda outputs: _merged(aggregator, outputs),
             random.Random(f"{self._seed}/runner"),
-            compressor_states(worker_config) if is_ruled else {},
+            ratios,
             has_drafter=has_drafter,
             is_v2=self._is_v2,
         )
 
     def _seeded_transfers(
-        self, number: int, half: CellarConnector, **rates: float
+        self, rank: int, number: int, half: CellarConnector, **rates: float
     ) -> SeededTransfers:
         side = half.worker_side
         assert side.device is not None
         assert side.transfers is not None
         side.transfers.close(1.0)
-        rng = random.Random(f"{self._seed}/copies/{number}")
+        whose = f"{number}/{rank}" if rank else f"{number}"
+        rng = random.Random(f"{self._seed}/copies/{whose}")
         transfers = SeededTransfers(side.device, rng, **rates)
         side.transfers = transfers
         return transfers
@@ -231,13 +263,16 @@ class SimulatedEngine:
 
     def close(self) -> None:
         """Give host memory back."""
-        self._worker.shutdown()
+        for worker in self._workers:
+            worker.shutdown()
 
 
-def _ours(connector: Any) -> list[CellarConnector]:
-    """The connector itself, or our children of a ``MultiConnector``."""
-    children = getattr(connector, "sub_connectors", [connector])
-    return [child for child in children if isinstance(child, CellarConnector)]
+def _merged(
+    aggregator: KVOutputAggregator, outputs: list[ModelRunnerOutput]
+) -> ModelRunnerOutput:
+    merged = aggregator.aggregate(list(outputs))
+    assert merged is not None
+    return merged
 
 
 @contextmanager

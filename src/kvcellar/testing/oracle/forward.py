@@ -133,8 +133,6 @@ class Forward:
         dice = [(self._is_thorough(one.row), self._rng.random()) for one in work]
         for group_id, group in self._entries.items():
             self._check(group_id, group, work, dice)
-        for one in work:
-            one.row.is_fresh = False
 
     def _is_thorough(self, row: Row) -> bool:
         return row.is_fresh or self._rng.random() < THOROUGH_RATE

@@ -120,13 +120,9 @@ class Oracle(SimulatedEngine):
         elif isinstance(event, events.Forget):
             self._forget(event)
         elif isinstance(event, events.Speed):
-            self._set_slowness(event.slowness)
+            self.set_slowness(event.slowness)
         elif event.request_id in self._live:
             self._change(self._live[event.request_id], event)
-
-    def _set_slowness(self, slowness: float) -> None:
-        for transfers in self.all_transfers:
-            transfers.slowness = slowness
 
     def _note(self, event: events.Event) -> None:
         last = self.log[-1] if self.log else None
@@ -137,7 +133,7 @@ class Oracle(SimulatedEngine):
 
     def finish(self) -> None:
         """Let all requests end; verify that nothing stays held."""
-        self._set_slowness(min(self.transfers.slowness, 0.5))
+        self.set_slowness(min(*(t.slowness for t in self.all_transfers), 0.5))
         for wanted in list(self._live.values()):
             if wanted.is_session and wanted.is_open:
                 self._change(wanted, events.CloseSession(wanted.request_id))

@@ -117,7 +117,9 @@ def read(path: Path) -> Record:
         try:
             record = json.loads(line)
             if "options" in record:
-                options = OracleOptions(**record["options"])
+                values = record["options"]
+                values["stages"] = tuple(values.get("stages", ()))
+                options = OracleOptions(**values)
             elif "failure" in record:
                 failure = Failure(**record["failure"])
             else:

@@ -1,5 +1,7 @@
-"""The model runner's part: block tables, the forward pass, the connector's calls.
+"""The model runners' part: block tables, the forward pass, the connector's calls.
 
+All ranks run a step together and know the same tables; each has a device and a worker
+half of its own. A rank that is late with its copies is late by its transfers.
 The order within a step is that of vLLM's runner: copies between blocks, then the
 forward, then loads and stores are queued, then results are collected. Steps wait in a
 queue, as they do on a device: the engine may hand over the next one, or take in an
@@ -9,9 +11,11 @@ Source: KVConnectorModelRunnerMixin, GPUModelRunner, and worker/gpu, vLLM 0.32
 and 0.33.
 """
 
+import pickle
 import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,13 +42,20 @@ class OutOfStepError(AssertionError):
     """Engine and workers disagree about what has been computed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    connector: Any
+    device: SimulatedDevice
+    forward: Forward
+
+
 class OracleRunner:
     """Runs scheduler outputs against a simulated device.
 
     Args:
         layout: kinds and spans by engine group, as translated.
-        connector: the worker half.
-        device: the simulated cache.
+        ranks: each rank's worker half and simulated cache.
+        merge: what the engine makes of all ranks' outputs.
         rng: picks drafts and places to check.
         ratios: compression ratio of groups that hold a compressor's state.
         has_drafter: whether a drafter's forward ends the step.
@@ -58,8 +69,8 @@ class OracleRunner:
     def __init__(  # noqa: PLR0913 - the parts of a worker, each from elsewhere
         self,
         layout: CacheLayout,
-        connector: Any,
-        device: SimulatedDevice,
+        ranks: Sequence[tuple[Any, SimulatedDevice]],
+        merge: Callable[[list[ModelRunnerOutput]], ModelRunnerOutput],
         rng: random.Random,
         ratios: Mapping[int, int],
         *,
@@ -67,22 +78,28 @@ class OracleRunner:
         is_v2: bool = False,
     ) -> None:
         self._ratios = ratios
-        self._connector = connector
-        self._device = device
+        self._merge = merge
         self._rng = rng
         self._ends_late = has_drafter and saves_after_drafting(is_v2=is_v2)
         self._is_v2 = is_v2
         self._queue: deque[tuple[Any, dict[str, Prompt]]] = deque()
         self._results: deque[ModelRunnerOutput] = deque()
-        self.rows = Rows(len(device.group_pages))
+        self.rows = Rows(len(ranks[0][1].group_pages))
         self.epoch = 0
         groups = {group.group_id: group for group in layout.groups}
-        self._pass = Forward(groups, device, self.rows, rng, self._first_read)
+        self._ranks = [
+            _Rank(
+                connector,
+                device,
+                Forward(groups, device, self.rows, rng, self._first_read),
+            )
+            for connector, device in ranks
+        ]
 
     @property
     def num_units_checked(self) -> int:
         """Entries compared so far, each in every layer."""
-        return self._pass.num_units_checked
+        return sum(rank.forward.num_units_checked for rank in self._ranks)
 
     # -- the queue of steps --------------------------------------------------------
 
@@ -117,19 +134,33 @@ class OracleRunner:
         return self._results.popleft()
 
     def _step(self, output: Any, prompts: Mapping[str, Prompt]) -> ModelRunnerOutput:
-        metadata = output.kv_connector_metadata
+        metadata = self._sent(output.kv_connector_metadata)
         if not self._is_v2:
-            self._connector.handle_preemptions(metadata)
+            self._handle_preemptions(metadata)
         self._update_rows(output, prompts)
         self._prepare_blocks(output)
         self._set_drafts(output)
         work = self._work(output.num_scheduled_tokens)
-        self._pass.migrate_states(work)
+        for rank in self._ranks:
+            rank.forward.migrate_states(work)
         if self._is_v2:
-            self._connector.handle_preemptions(metadata)
-        self._connector.bind_connector_metadata(metadata)
+            self._handle_preemptions(metadata)
+        for rank, own in zip(self._ranks, metadata, strict=True):
+            rank.connector.bind_connector_metadata(own)
         self._compute(output, work)
-        return self._model_output(output, self._collect(output))
+        collected = [self._collect(rank.connector, output) for rank in self._ranks]
+        return self._model_output(output, collected)
+
+    def _sent(self, metadata: Any) -> list[Any]:
+        """A step's metadata as each rank gets it: several get copies of their own."""
+        if len(self._ranks) == 1:
+            return [metadata]
+        packed = pickle.dumps(metadata)
+        return [pickle.loads(packed) for _ in self._ranks]
+
+    def _handle_preemptions(self, metadata: Sequence[Any]) -> None:
+        for rank, own in zip(self._ranks, metadata, strict=True):
+            rank.connector.handle_preemptions(own)
 
     def _compute(self, output: Any, work: Sequence[Work]) -> None:
         """The forward, with loads behind it, or before it if it waits for them."""
@@ -142,10 +173,11 @@ class OracleRunner:
 
     def _prepare_blocks(self, output: Any) -> None:
         """Zero new blocks where the model needs it; copy blocks that are shared."""
-        if output.new_block_ids_to_zero:
-            self._device.zero_blocks(output.new_block_ids_to_zero)
-        for copy in output.kv_cache_block_copies or ():
-            self._device.copy_blocks([copy.src_block_id], [copy.dst_block_id])
+        for rank in self._ranks:
+            if output.new_block_ids_to_zero:
+                rank.device.zero_blocks(output.new_block_ids_to_zero)
+            for copy in output.kv_cache_block_copies or ():
+                rank.device.copy_blocks([copy.src_block_id], [copy.dst_block_id])
 
     # -- tables --------------------------------------------------------------------
 
@@ -204,7 +236,10 @@ class OracleRunner:
         return work
 
     def _forward(self, work: Sequence[Work]) -> None:
-        self._pass.run(work)
+        for rank in self._ranks:
+            rank.forward.run(work)
+        for one in work:
+            one.row.is_fresh = False
 
     def _first_read(self, group: GroupLayout, query: int) -> int:
         """First token that computing ``query`` reads, by what the layer really does."""
@@ -218,11 +253,12 @@ class OracleRunner:
 
     def _start_loads(self, work: Sequence[Work]) -> None:
         context = SimpleNamespace(attn_metadata=True if work else None)
-        self._connector.start_load_kv(context)
+        for rank in self._ranks:
+            rank.connector.start_load_kv(context)
 
-    def _collect(self, output: Any) -> KVConnectorOutput:
+    def _collect(self, connector: Any, output: Any) -> KVConnectorOutput:
         """With a drafter, stores are queued behind its forward: results come first."""
-        connector, results = self._connector, KVConnectorOutput()
+        results = KVConnectorOutput()
         is_late = self._ends_late and bool(output.num_scheduled_tokens)
         if not is_late:
             connector.wait_for_save()
@@ -241,7 +277,7 @@ class OracleRunner:
     # -- tokens --------------------------------------------------------------------
 
     def _model_output(
-        self, output: Any, kv_output: KVConnectorOutput
+        self, output: Any, kv_outputs: Sequence[KVConnectorOutput]
     ) -> ModelRunnerOutput:
         request_ids = list(output.num_scheduled_tokens)
         sampled = []
@@ -251,12 +287,16 @@ class OracleRunner:
             row.computed, row.num_rejected = end, 0
             is_complete = end - len(row.drafts) >= row.num_tokens
             sampled.append(self._sample(row) if is_complete else [])
-        return ModelRunnerOutput(
-            req_ids=request_ids,
-            req_id_to_index={r: i for i, r in enumerate(request_ids)},
-            sampled_token_ids=sampled,
-            kv_connector_output=kv_output,
-        )
+        outputs = [
+            ModelRunnerOutput(
+                req_ids=request_ids,
+                req_id_to_index={r: i for i, r in enumerate(request_ids)},
+                sampled_token_ids=sampled,
+                kv_connector_output=kv_output,
+            )
+            for kv_output in kv_outputs
+        ]
+        return outputs[0] if len(outputs) == 1 else self._merge(outputs)
 
     def _sample(self, row: Row) -> list[int]:
         """The drafts that are right, from the first on, and one token more."""

@@ -1,5 +1,6 @@
 """From a handful of choices to an oracle that is ready to run."""
 
+import itertools
 import random
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,8 +9,11 @@ from vllm.config import KVEventsConfig, KVTransferConfig
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import ADMISSIONS, EVICTION_POLICIES, PLACEMENTS
+from kvcellar.errors import ConfigError
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
-from kvcellar.testing.oracle.layouts import OracleLayout, build
+from kvcellar.layout.ranks import server_layout
+from kvcellar.testing.oracle.layouts import OracleLayout, build, num_layers_of
+from kvcellar.testing.oracle.layouts.ranks import RankShape
 from kvcellar.testing.oracle.oracle import Oracle
 
 
@@ -38,6 +42,10 @@ class OracleOptions:
         is_followed: whether KV events are sent, and believed.
         tenant_share: most host memory of one cache salt, as a share.
         seconds_per_byte: that copies are said to take; decides whether to load.
+        tensor_ranks: ranks that hold every layer of their stage.
+        stages: decoder layers of each pipeline stage; empty for one stage.
+        slow_rank: whose copies take longer than those of the others; None for nobody.
+        failing_rank: the only one whose copies fail; None for all of them.
     """
 
     layout: str
@@ -58,6 +66,54 @@ class OracleOptions:
     is_followed: bool = False
     tenant_share: float | None = None
     seconds_per_byte: float = 0.0
+    tensor_ranks: int = 1
+    stages: tuple[int, ...] = ()
+    slow_rank: int | None = None
+    failing_rank: int | None = None
+
+    @property
+    def ranks(self) -> RankShape:
+        """Who holds which layers."""
+        return RankShape(self.tensor_ranks, tuple(self.stages))
+
+
+def with_ranks(
+    options: OracleOptions, tensor_ranks: int, pipeline_ranks: int
+) -> OracleOptions:
+    """The same run on several ranks; which layers and which rank lags is drawn.
+
+    Args:
+        pipeline_ranks: stages; each gets a random share of the layers.
+
+    Raises:
+        ConfigError: the layout has fewer layers than stages.
+    """
+    rng = random.Random(f"{options.seed}/ranks")
+    stages = _draw_stages(rng, num_layers_of(options.layout), pipeline_ranks)
+    num_ranks = tensor_ranks * pipeline_ranks
+    someone = [None, *(range(num_ranks) if num_ranks > 1 else ())]
+    return replace(
+        options,
+        tensor_ranks=tensor_ranks,
+        stages=stages,
+        slow_rank=rng.choice(someone),
+        failing_rank=rng.choice(someone),
+    )
+
+
+def _draw_stages(
+    rng: random.Random, num_layers: int, num_stages: int
+) -> tuple[int, ...]:
+    """Layers of each stage, one or more."""
+    if num_stages == 1:
+        return ()
+    if num_stages > num_layers:
+        raise ConfigError(
+            f"{num_stages} pipeline stages cannot share {num_layers} layers with a "
+            "cache; give fewer stages"
+        )
+    cuts = sorted(rng.sample(range(1, num_layers), num_stages - 1))
+    return tuple(b - a for a, b in itertools.pairwise([0, *cuts, num_layers]))
 
 
 def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
@@ -109,7 +165,7 @@ def _extra_config(options: OracleOptions, host_bytes: int) -> dict[str, object]:
 
 def make_oracle(options: OracleOptions) -> Oracle:
     """Plan the layout, start both halves of the connector and the scheduler."""
-    probe = build(options.layout, extra_config={})
+    probe = build(options.layout, extra_config={}, ranks=options.ranks)
     host_bytes = round(options.host_prompts * prompt_bytes(probe))
     layout = build(
         options.layout,
@@ -117,6 +173,7 @@ def make_oracle(options: OracleOptions) -> Oracle:
         device_prompts=options.device_prompts,
         async_scheduling=options.async_scheduling,
         hash_divisor=options.hash_divisor,
+        ranks=options.ranks,
     )
     if options.is_followed:
         layout.vllm_config.kv_events_config = KVEventsConfig(
@@ -129,6 +186,8 @@ def make_oracle(options: OracleOptions) -> Oracle:
         layout,
         options.seed,
         failure_rate=options.failure_rate,
+        failing_rank=options.failing_rank,
+        slow_rank=options.slow_rank,
         seconds_per_byte=options.seconds_per_byte,
         is_v2=options.is_v2,
     )
@@ -162,8 +221,10 @@ def _multi_connector(layout: OracleLayout, count: int) -> KVTransferConfig:
 
 
 def prompt_bytes(built: OracleLayout) -> int:
-    """Host bytes of a long prompt: its chunks and one checkpoint."""
-    layout = layout_from_kv_cache_config(built.worker_config)
+    """Host bytes of a long prompt on all ranks: its chunks and one checkpoint."""
+    layout = server_layout(
+        [layout_from_kv_cache_config(config) for config in built.worker_configs]
+    )
     rules = HybridRules(layout)
     boundary = built.prompt_tokens // layout.chunk_tokens * layout.chunk_tokens
     chunk = sum(layout.cell_bytes(p) for p in layout.chunk_positions)

@@ -3,6 +3,11 @@
 Every layout is planned by the engine's own, unmodified code from the layers' specs.
 """
 
-from kvcellar.testing.oracle.layouts.build import LAYOUT_NAMES, OracleLayout, build
+from kvcellar.testing.oracle.layouts.build import (
+    LAYOUT_NAMES,
+    OracleLayout,
+    build,
+    num_layers_of,
+)
 
-__all__ = ["LAYOUT_NAMES", "OracleLayout", "build"]
+__all__ = ["LAYOUT_NAMES", "OracleLayout", "build", "num_layers_of"]

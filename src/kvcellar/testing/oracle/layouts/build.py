@@ -22,6 +22,13 @@ from kvcellar.testing.oracle.layouts import (
 )
 from kvcellar.testing.oracle.layouts.capacity import device_blocks
 from kvcellar.testing.oracle.layouts.engine import EngineLimits, engine_config
+from kvcellar.testing.oracle.layouts.ranks import (
+    ONE_RANK,
+    RankShape,
+    adopt_ranks,
+    layers_of_ranks,
+    num_decoder_layers,
+)
 from kvcellar.testing.oracle.layouts.recipe import LayerSpecs, Recipe, Size
 
 _FAMILIES = (deepseek_v4, deepseek_v41, attention_only, recurrent, odd)
@@ -41,8 +48,8 @@ class OracleLayout:
 
     Attributes:
         vllm_config: the engine's whole configuration.
-        worker_config: the one rank's ``KVCacheConfig``.
-        scheduler_config: the scheduler's copy of it.
+        worker_configs: each rank's ``KVCacheConfig``, in rank order.
+        scheduler_config: the scheduler's copy of the first.
         scheduler_block_tokens: least common multiple of all groups' blocks.
         hash_block_tokens: tokens per prefix hash.
         prompt_tokens: a long prompt for this layout.
@@ -50,11 +57,16 @@ class OracleLayout:
 
     name: str
     vllm_config: Any
-    worker_config: Any
+    worker_configs: tuple[Any, ...]
     scheduler_config: Any
     scheduler_block_tokens: int
     hash_block_tokens: int
     prompt_tokens: int
+
+    @property
+    def worker_config(self) -> Any:
+        """The first rank's ``KVCacheConfig``."""
+        return self.worker_configs[0]
 
 
 def build(  # noqa: PLR0913 - the engine's limits, all by keyword
@@ -69,6 +81,7 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
     async_scheduling: bool = False,
     hash_divisor: int = 1,
     is_small: bool = True,
+    ranks: RankShape = ONE_RANK,
 ) -> OracleLayout:
     """Plan a layout; allocates no cache.
 
@@ -83,9 +96,10 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
         hash_divisor: hashes per greatest common block; more than 1 lets hits on models
             with recurrent state end inside a block. One group allows no other than 1.
         is_small: same groups with few layers and few bytes per token.
+        ranks: who holds which layers.
 
     Raises:
-        ConfigError: there is no such layout.
+        ConfigError: there is no such layout, or the stages do not add up to it.
         ValueError: the engine refuses its limits, such as too few device blocks.
     """
     recipe = _recipe(name)
@@ -102,7 +116,14 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
     if num_device_blocks is None:
         num_device_blocks = device_blocks(vllm_config, recipe, layers, device_prompts)
     vllm_config.cache_config.num_gpu_blocks_override = num_device_blocks
-    return _planned(recipe, vllm_config, layers, hash_divisor)
+    by_rank = layers_of_ranks(layers, ranks)
+    adopt_ranks(vllm_config, ranks)
+    return _planned(recipe, vllm_config, by_rank, hash_divisor)
+
+
+def num_layers_of(name: str) -> int:
+    """Decoder layers with a cache of a small layout."""
+    return num_decoder_layers(_recipe(name).layers(Size.SMALL))
 
 
 def _recipe(name: str) -> Recipe:
@@ -113,16 +134,17 @@ def _recipe(name: str) -> Recipe:
 
 
 def _planned(
-    recipe: Recipe, vllm_config: Any, layers: LayerSpecs, hash_divisor: int
+    recipe: Recipe, vllm_config: Any, by_rank: list[LayerSpecs], hash_divisor: int
 ) -> OracleLayout:
     """The steps that the engine core takes at start, in its order.
 
     Source: EngineCore._initialize_kv_caches, v1/engine/core.py, vLLM 0.32. The number
     of blocks is given, so the memory passed in counts for nothing.
     """
-    (worker,) = plan_ranks(vllm_config, [layers])
-    worker.kv_cache_layout = vllm_config.cache_config.kv_cache_layout
-    scheduler = generate_scheduler_kv_cache_config([worker])
+    workers = plan_ranks(vllm_config, by_rank)
+    for worker in workers:
+        worker.kv_cache_layout = vllm_config.cache_config.kv_cache_layout
+    scheduler = generate_scheduler_kv_cache_config(workers)
     _adopt(vllm_config, scheduler)
     scheduler_tokens, hash_tokens = resolve_kv_cache_block_sizes(scheduler, vllm_config)
     if hash_divisor > 1 and len(scheduler.kv_cache_groups) > 1:
@@ -133,13 +155,13 @@ def _planned(
     alignment_tokens = resolve_cache_hit_alignment_tokens(
         scheduler, vllm_config, scheduler_tokens, hash_tokens
     )
-    for config in (worker, scheduler):
+    for config in (*workers, scheduler):
         config.hash_block_size = hash_tokens
         config.cache_hit_alignment_tokens = alignment_tokens
     return OracleLayout(
         recipe.name,
         vllm_config,
-        worker,
+        tuple(workers),
         scheduler,
         scheduler_tokens,
         hash_tokens,
