@@ -50,7 +50,10 @@ def test_a_plan_holds_together_or_says_why_not(options):
         assert host.num_prompts * stage.prompt_bytes <= stage.arena_bytes
         assert host.num_chunks * stage.chunk_bytes <= stage.arena_bytes
     assert host.arena_bytes_per_rank <= host.asked_bytes_per_rank
-    assert host.arena_bytes_in_total == shape.num_nodes * host.arena_bytes_per_node
+    assert host.arena_bytes_in_total <= shape.num_nodes * host.arena_bytes_per_node
+    if host.are_ranks_even:
+        on_nodes = shape.num_nodes * host.arena_bytes_per_node
+        assert host.arena_bytes_in_total == on_nodes
     if figures.device is not None:
         device = figures.device
         assert device.num_blocks * device.row_bytes <= device.memory_bytes

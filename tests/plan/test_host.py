@@ -112,13 +112,55 @@ def test_ranks_replicas_and_nodes_multiply_bytes_and_replicas_multiply_prompts()
     assert 6 * first.num_prompts == second.num_prompts_in_total
 
 
-def test_the_smallest_stage_decides():
-    """Pipeline stages with more layers hold fewer prompts; all agree on the least."""
+def test_stages_with_more_layers_get_more_of_the_servers_memory():
+    """11, 11 and 10 layers: each stage holds a share of the same prompts."""
     options = {"host_memory": "64GiB", "pipeline_parallel": 3}
-    planned = plan_of("llama-3.1-8b", **options).figures
-    held = [stage.num_prompts for stage in planned.host.stages]
-    assert len(set(held)) == 2
-    assert min(held) == planned.host.num_prompts
+    host = plan_of("llama-3.1-8b", **options).figures.host
+    assert {host.num_prompts} == {stage.num_prompts for stage in host.stages}
+    shares = [stage.arena_bytes for stage in host.stages]
+    assert 10 * shares[0] == 10 * shares[1] == 11 * shares[2]
+    assert sum(shares) == host.arena_bytes_per_server <= 64 * GIB
+    assert host.unusable_share < 0.01
+
+
+def test_the_fullest_stage_decides_where_each_rank_has_its_own_memory():
+    """The others leave a part of theirs alone, and that is said."""
+    options = {"host_memory_per_rank": "16GiB", "pipeline_parallel": 3}
+    host = plan_of("llama-3.1-8b", **options).figures.host
+    shares = [stage.arena_bytes for stage in host.stages]
+    assert 10 * shares[0] == 11 * shares[2]
+    assert 0.99 * 16 * GIB < shares[1] <= 16 * GIB
+    assert 48 * GIB == host.asked_bytes_per_server
+    assert 0.03 < host.unusable_share < 0.04
+
+
+def test_uneven_shares_are_multiplied_out():
+    """As what each rank gets of the server's memory, stage by stage."""
+    planned = plan_of(
+        "llama-3.1-8b",
+        host_memory="32GiB",
+        pipeline_parallel=3,
+        tensor_parallel=2,
+        nodes=2,
+    )
+    assert (
+        "5.50 GiB x 4 ranks + 5 GiB x 2 ranks = 32 GiB of host memory per server",
+        "at most 16.50 GiB on each of 2 nodes",
+    ) == planned.products[:2]
+    said = planned.figures.host.log_lines[0]
+    assert "2 rank(s) x" in said
+    assert "4 rank(s) x" in said
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "gemma-3-27b"])
+def test_stages_of_one_layer_are_planned(name):
+    """Some lack a group; what fits, fits on all."""
+    layers = {"gpt-oss-20b": 24, "gemma-3-27b": 62}[name]
+    host = plan_of(name, host_memory="64GiB", pipeline_parallel=layers).figures.host
+    assert {host.num_prompts} == {
+        stage.num_prompts for stage in host.stages if stage.prompt_bytes
+    }
+    assert host.num_prompts * host.bytes_per_prompt <= 64 * GIB
 
 
 def test_without_a_size_the_connectors_default_is_planned():

@@ -39,7 +39,7 @@ def commands_for(
     """Write both lines, with the mode that suits and a context that fits."""
     request, mode = figures.request, figures.advice.mode
     model = servable_name(request.model, figures.model.name)
-    host_bytes = figures.host.asked_bytes_per_rank * figures.shape.ranks_per_server
+    host_bytes = figures.host.asked_bytes_per_server
     size = option_size(host_bytes)
     others = {k: v for k, v in request.extra_config.items() if k not in _SIZES | _MODES}
     extra = {"host_memory": size, "mode": mode, **others}

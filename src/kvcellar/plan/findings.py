@@ -12,6 +12,8 @@ from kvcellar.plan.host import server_bytes_for
 from kvcellar.plan.modes import LAZY_BELOW
 from kvcellar.plan.words import count, duration, option_size, rounded_up, size
 
+_WORTH_SAYING = 0.02  # of host memory that no cell can cover
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -68,7 +70,7 @@ def _host_below_device(figures: Figures) -> Finding | None:
         return None
     if advice.mode == "eager" or asked_mode == "lazy":
         return None
-    server_bytes = host.asked_bytes_per_rank * figures.shape.ranks_per_server
+    server_bytes = host.asked_bytes_per_server
     factor = LAZY_BELOW / advice.coverage
     enough = option_size(rounded_up(math.ceil(server_bytes * factor)))
     held = (
@@ -183,14 +185,16 @@ def _breaks_even_late(figures: Figures) -> Finding | None:
 
 
 def _stages_differ(figures: Figures) -> Finding | None:
-    if len({stage.groups for stage in figures.host.stages}) == 1:
+    lost = figures.host.unusable_share
+    if lost < _WORTH_SAYING:
         return None
     return Finding(
         "stages-differ",
-        f"the {figures.shape.pipeline_parallel} pipeline stages hold different bytes "
-        "per block, which this release refuses at start",
+        f"the {figures.shape.pipeline_parallel} pipeline stages hold the cache groups "
+        f"in different proportions, so up to {lost:.0%} of host memory cannot be used",
         "use --tensor-parallel instead, or a number of stages that cuts the layers "
-        "evenly",
+        "evenly; --host-memory rather than --host-memory-per-rank gives the fuller "
+        "ranks more",
     )
 
 

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from kvcellar.config import (
     Settings,
-    describe_host_memory,
+    host_budget,
     rank_bytes,
     settings_from_extra_config,
 )
 from kvcellar.errors import ConfigError
-from kvcellar.index.capacity import Capacity, capacity, describe
+from kvcellar.index.capacity import Capacity, capacity
+from kvcellar.index.ranks import describe_server, wasted_share
 from kvcellar.layout.groups import CacheLayout
-from kvcellar.layout.host import plan_geometry
+from kvcellar.layout.ranks import RanksGeometry, cut_ranks, server_layout
 from kvcellar.plan.shape import ServerShape
 from kvcellar.plan.words import rounded_up
 
@@ -30,11 +31,14 @@ class HostPlan:
     """Host memory of one server; each "fits" figure is for an otherwise empty one.
 
     Attributes:
-        asked_bytes_per_rank: one rank's share of what was asked for.
-        arena_bytes_per_rank: what each rank maps: whole slabs of it.
-        arena_bytes_per_node: of all ranks on one machine, all replicas'.
+        asked_bytes_by_stage: one rank's share of what was asked for, in each stage.
+        asked_bytes_per_server: what was asked for, of one replica's ranks.
+        arena_bytes_per_rank: what the fullest rank maps: whole slabs of its share.
+        arena_bytes_per_node: of all ranks on the fullest machine, all replicas'.
         arena_bytes_per_server: of one replica's ranks.
         arena_bytes_in_total: of all replicas.
+        unusable_share: of what was asked for, because the stages hold the groups in
+            different proportions, or one is fuller than the others.
         stages: what one rank of each pipeline stage holds.
         num_prompts: typical prompts that one server holds, each with its checkpoint.
         num_prompts_in_total: the same for all replicas.
@@ -46,11 +50,13 @@ class HostPlan:
         log_lines: what the server says at its start, without prefixes.
     """
 
-    asked_bytes_per_rank: int
+    asked_bytes_by_stage: tuple[int, ...]
+    asked_bytes_per_server: int
     arena_bytes_per_rank: int
     arena_bytes_per_node: int
     arena_bytes_per_server: int
     arena_bytes_in_total: int
+    unusable_share: float
     stages: tuple[Capacity, ...]
     num_prompts: int
     num_prompts_in_total: int
@@ -60,6 +66,16 @@ class HostPlan:
     num_checkpoints: int
     bytes_per_prompt: int
     log_lines: tuple[str, ...]
+
+    @property
+    def asked_bytes_per_rank(self) -> int:
+        """One rank's share of what was asked for; that of the fullest."""
+        return max(self.asked_bytes_by_stage)
+
+    @property
+    def are_ranks_even(self) -> bool:
+        """Whether all ranks have equal shares."""
+        return len(set(self.asked_bytes_by_stage)) == 1
 
 
 def checked_settings(extra: Mapping[str, object]) -> Settings:
@@ -114,27 +130,62 @@ def plan_host(
     Raises:
         ConfigError: the memory is too small for the model.
     """
-    share = rank_bytes(settings, shape.ranks_per_server)
-    cuts = [(layout, plan_geometry(layout, share)) for layout in layouts]
-    stages = tuple(capacity(*cut, prompt_tokens) for cut in cuts)
-    arena = max(stage.arena_bytes for stage in stages)
-    num_prompts = min(stage.num_prompts for stage in stages)
-    num_chunks = min(stage.num_chunks for stage in stages)
-    said = describe_host_memory(settings, shape.ranks_per_server)
-    return HostPlan(
-        asked_bytes_per_rank=share,
-        arena_bytes_per_rank=arena,
-        arena_bytes_per_node=arena * shape.ranks_per_node,
-        arena_bytes_per_server=arena * shape.ranks_per_server,
-        arena_bytes_in_total=arena * shape.num_ranks,
-        stages=stages,
-        num_prompts=num_prompts,
-        num_prompts_in_total=num_prompts * shape.data_parallel,
-        prompt_tokens=stages[0].prompt_tokens,
-        num_chunks=num_chunks,
-        chunk_tokens_total=num_chunks * stages[0].chunk_tokens,
-        num_checkpoints=min(stage.num_checkpoints for stage in stages),
-        bytes_per_prompt=max(stage.prompt_bytes for stage in stages)
-        * shape.ranks_per_server,
-        log_lines=(said, *describe(capacity(*cuts[0])).splitlines()),
+    per_stage = shape.tensor_parallel
+    ranks = [layout for layout in layouts for _ in range(per_stage)]
+    geometry = cut_ranks(ranks, host_budget(settings))
+    stages = tuple(
+        capacity(layout, geometry.ranks[stage * per_stage], prompt_tokens)
+        for stage, layout in enumerate(layouts)
     )
+    whole = capacity(server_layout(ranks), geometry.server, prompt_tokens)
+    asked = _asked_bytes(settings, geometry)
+    return HostPlan(
+        asked_bytes_by_stage=tuple(asked[::per_stage]),
+        asked_bytes_per_server=_asked_bytes_per_server(settings, shape),
+        arena_bytes_per_rank=max(stage.arena_bytes for stage in stages),
+        arena_bytes_per_node=_fullest_node(geometry, shape),
+        arena_bytes_per_server=whole.arena_bytes,
+        arena_bytes_in_total=whole.arena_bytes * shape.data_parallel,
+        unusable_share=_unusable_share(geometry, sum(asked)),
+        stages=stages,
+        num_prompts=whole.num_prompts,
+        num_prompts_in_total=whole.num_prompts * shape.data_parallel,
+        prompt_tokens=whole.prompt_tokens,
+        num_chunks=whole.num_chunks,
+        chunk_tokens_total=whole.chunk_tokens_total,
+        num_checkpoints=whole.num_checkpoints,
+        bytes_per_prompt=whole.prompt_bytes,
+        log_lines=tuple(describe_server(ranks, geometry, settings)),
+    )
+
+
+def _asked_bytes_per_server(settings: Settings, shape: ServerShape) -> int:
+    budget = host_budget(settings)
+    if budget.is_per_rank:
+        return budget.num_bytes * shape.ranks_per_server
+    return budget.num_bytes
+
+
+def _asked_bytes(settings: Settings, geometry: RanksGeometry) -> list[int]:
+    """Each rank's share: what it was given, or its part of what all were given."""
+    ranks = geometry.ranks
+    if geometry.are_even or settings.host_memory_bytes_per_rank is not None:
+        return [rank_bytes(settings, len(ranks))] * len(ranks)
+    total = settings.host_memory_bytes
+    slab = geometry.server.slab_bytes
+    return [total * rank.slab_bytes // slab for rank in ranks]
+
+
+def _fullest_node(geometry: RanksGeometry, shape: ServerShape) -> int:
+    """Bytes of the machine with most; each has ranks that follow each other."""
+    sizes = [rank.arena_bytes for rank in geometry.ranks] * shape.data_parallel
+    step = shape.ranks_per_node
+    return max(sum(sizes[at : at + step]) for at in range(0, len(sizes), step))
+
+
+def _unusable_share(geometry: RanksGeometry, asked_bytes: int) -> float:
+    """Of memory that is asked for; 0 where ranks are even."""
+    if geometry.are_even:
+        return 0.0
+    usable = geometry.server.arena_bytes * (1 - wasted_share(geometry.server))
+    return 1 - usable / asked_bytes

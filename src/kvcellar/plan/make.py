@@ -116,13 +116,17 @@ def _check_nodes(request: PlanRequest, host: HostPlan) -> None:
     Raises:
         ConfigError: it does not fit.
     """
-    num_ranks = request.shape.ranks_per_node
+    shape = request.shape
+    num_ranks = shape.ranks_per_node
+    servers, rest = divmod(num_ranks, shape.ranks_per_server)
     asked = host.asked_bytes_per_rank * num_ranks
+    if not rest:
+        asked = min(asked, host.asked_bytes_per_server * servers)
     if request.node_bytes is None or asked <= request.node_bytes:
         return
     raise ConfigError(
-        f"host_memory of {size(host.asked_bytes_per_rank)} x {num_ranks} rank(s) = "
-        f"{size(asked)} on each node is more than node_memory={request.node_bytes} "
+        f"host_memory of up to {size(host.asked_bytes_per_rank)} x {num_ranks} rank(s) "
+        f"= {size(asked)} on each node is more than node_memory={request.node_bytes} "
         f"({size(request.node_bytes)}); give at most "
         f"{size(request.node_bytes // num_ranks)} per rank"
     )

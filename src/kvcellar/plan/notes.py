@@ -28,7 +28,7 @@ def notes_of(figures: Figures) -> tuple[str, ...]:
 def _identical_ranks(figures: Figures) -> Iterator[str]:
     num = figures.model.num_identical_ranks
     if num > 1:
-        held = figures.host.asked_bytes_per_rank * figures.shape.ranks_per_server
+        held = figures.host.asked_bytes_per_server
         yield (
             f"The {num} ranks of a stage hold the same bytes and each keeps its own "
             f"copy: {size(held)} hold what {size(held // num)} would once."
@@ -48,11 +48,15 @@ def _raised_blocks(model: ModelLayout) -> Iterator[str]:
 
 def _slabs(figures: Figures) -> Iterator[str]:
     host = figures.host
-    used, asked = size(host.arena_bytes_per_rank), size(host.asked_bytes_per_rank)
-    if used != asked:
+    used, asked = host.arena_bytes_per_rank, host.asked_bytes_per_rank
+    whose = "each rank's"
+    if not host.are_ranks_even:
+        used, asked = host.arena_bytes_per_server, host.asked_bytes_per_server
+        whose = "all ranks'"
+    if size(used) != size(asked):
         yield (
-            f"Memory is cut in equal slabs: {used} of each rank's {asked} are used; "
-            "nothing is rounded up."
+            f"Memory is cut in equal slabs: {size(used)} of {whose} {size(asked)} are "
+            "used; nothing is rounded up."
         )
 
 

@@ -1,5 +1,7 @@
 """Every multiplication, written out, so that nobody has to guess what a size means."""
 
+import itertools
+
 from kvcellar.plan.device import DevicePlan
 from kvcellar.plan.host import HostPlan
 from kvcellar.plan.shape import ServerShape
@@ -8,23 +10,47 @@ from kvcellar.plan.words import count, size
 
 def host_products(host: HostPlan, shape: ServerShape) -> tuple[str, ...]:
     """From one rank's memory to the total."""
-    rank = host.asked_bytes_per_rank
-    server = rank * shape.ranks_per_server
-    lines = [
-        f"{size(rank)} x {count(shape.ranks_per_server, 'rank')} = {size(server)} of "
-        "host memory per server"
-    ]
+    server = host.asked_bytes_per_server
+    shares = _even_shares if host.are_ranks_even else _uneven_shares
+    lines = [f"{shares(host, shape)} = {size(server)} of host memory per server"]
     if shape.data_parallel > 1:
         lines.append(
             f"{size(server)} x {count(shape.data_parallel, 'replica')} = "
-            f"{size(rank * shape.num_ranks)} in total, since each replica has its own"
+            f"{size(server * shape.data_parallel)} in total, since each replica has "
+            "its own"
         )
     if shape.num_nodes > 1:
-        lines.append(
-            f"{size(rank)} x {count(shape.ranks_per_node, 'rank')} = "
-            f"{size(rank * shape.ranks_per_node)} on each of {shape.num_nodes} nodes"
-        )
+        lines.append(_node_product(host, shape))
     return (*lines, *prompt_products(host))
+
+
+def _even_shares(host: HostPlan, shape: ServerShape) -> str:
+    ranks = count(shape.ranks_per_server, "rank")
+    return f"{size(host.asked_bytes_per_rank)} x {ranks}"
+
+
+def _uneven_shares(host: HostPlan, shape: ServerShape) -> str:
+    """Neighbouring stages with equal shares together."""
+    runs = [
+        (share, len(list(stages)) * shape.tensor_parallel)
+        for share, stages in itertools.groupby(host.asked_bytes_by_stage)
+    ]
+    return " + ".join(
+        f"{size(share)} x {count(ranks, 'rank')}" for share, ranks in runs
+    )
+
+
+def _node_product(host: HostPlan, shape: ServerShape) -> str:
+    if not host.are_ranks_even:
+        return (
+            f"at most {size(host.arena_bytes_per_node)} on each of {shape.num_nodes} "
+            "nodes"
+        )
+    rank = host.asked_bytes_per_rank
+    return (
+        f"{size(rank)} x {count(shape.ranks_per_node, 'rank')} = "
+        f"{size(rank * shape.ranks_per_node)} on each of {shape.num_nodes} nodes"
+    )
 
 
 def prompt_products(host: HostPlan) -> tuple[str, ...]:

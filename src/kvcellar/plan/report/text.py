@@ -67,7 +67,7 @@ def _title(figures: Figures) -> str:
 
 def _headline(figures: Figures) -> str:
     host, shape = figures.host, figures.shape
-    memory = size(host.asked_bytes_per_rank * shape.ranks_per_server)
+    memory = size(host.asked_bytes_per_server)
     each = " for each replica" if shape.data_parallel > 1 else ""
     if not host.num_prompts:
         return (
