@@ -118,7 +118,7 @@ def facts_of_all(
         if one.rank != number or number != stage * ranks_per_stage + tensor:
             raise IncompatibleError(
                 f"pipeline stage {stage}, tensor rank {tensor} calls itself rank "
-                f"{one.rank} of {num_ranks}; start all ranks with the same vLLM, unchanged"
+                f"{one.rank} of {num_ranks}; start all ranks with the same vLLM"
             )
         if one.facts != told[0].facts:
             raise IncompatibleError(
