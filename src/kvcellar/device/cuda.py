@@ -140,6 +140,8 @@ class CudaDevice:
 
     def _queue(self, stream: Stream, runs: Runs, lane: Direction) -> Exception | None:
         """Queue a job's copies; what went wrong, since a part may be queued then."""
+        if not len(runs):  # the part of a job that falls to this rank may be empty
+            return None
         is_store = lane is Direction.STORE
         host = runs.destinations if is_store else runs.sources
         try:

@@ -1,4 +1,4 @@
-"""The host tier's bytes: one anonymous mapping per rank.
+"""The host tier's bytes: one anonymous mapping per rank, or one for ranks that share.
 
 Nothing here has a name, in ``/dev/shm`` or elsewhere: however the process ends, even by
 ``kill -9``, the kernel takes the memory back and no file is left.
@@ -22,6 +22,7 @@ from kvcellar.errors import ClosedError, ConfigError
 from kvcellar.layout.host import HostGeometry
 from kvcellar.layout.units import format_bytes
 from kvcellar.tiers.machine import MachineMemory, check_fits, read_machine
+from kvcellar.tiers.shared_memory import fix_size
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +36,10 @@ class HostMemory:
     Args:
         geometry: the cut of this rank's arena.
         machine_bytes: that all ranks on this machine map together; None if this is
-            the only one.
+            the only one. What ranks share counts once.
         machine: what the machine has; None reads it.
+        file: a memory file to map, from ``shared_memory``; None for memory of this
+            process alone. It may be closed afterwards.
 
     Attributes:
         num_bytes: bytes of the mapping.
@@ -51,10 +54,11 @@ class HostMemory:
         *,
         machine_bytes: int | None = None,
         machine: MachineMemory | None = None,
+        file: int | None = None,
     ) -> None:
         self.num_bytes = geometry.arena_bytes
         check_fits(self.num_bytes, machine or read_machine(), machine_bytes)
-        self._mapping: mmap.mmap | None = _map(self.num_bytes)
+        self._mapping: mmap.mmap | None = _map(self.num_bytes, file)
         self._array: npt.NDArray[np.uint8] | None = np.frombuffer(
             self._mapping, dtype=np.uint8
         )
@@ -106,9 +110,14 @@ class HostMemory:
         self.close()
 
 
-def _map(num_bytes: int) -> mmap.mmap:
+def _map(num_bytes: int, file: int | None) -> mmap.mmap:
+    if file is not None:
+        fix_size(file, num_bytes)
+    kind = (
+        mmap.MAP_SHARED if file is not None else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    )
     try:
-        mapping = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        mapping = mmap.mmap(-1 if file is None else file, num_bytes, flags=kind)
     except (OSError, OverflowError, ValueError) as cause:
         raise ConfigError(
             f"the kernel refused to map {num_bytes} bytes ({format_bytes(num_bytes)}) "

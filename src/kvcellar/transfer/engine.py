@@ -6,16 +6,14 @@
   counts on it: a cell that one job frees may be filled by the next.
 * A job is in the queue, in the thread's hands, or in the results; never nowhere. The
   thread waits on the queue, callers wait on ``_changed``; nobody polls.
-* A failed move leaves host cells in doubt that later jobs were planned on. So every
-  load after it fails, and requests recompute; only a bug of ours leads there.
 """
 
 import time
 
 from kvcellar.device.device import Device
-from kvcellar.transfer.fenced import DROPPED, IN_DOUBT, FencedJob, text_of
+from kvcellar.transfer.fenced import FencedJob, text_of
 from kvcellar.transfer.job_queue import JobQueue
-from kvcellar.transfer.jobs import Direction, JobResult
+from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
 
 
 class TransferEngine(JobQueue[Device]):
@@ -30,17 +28,26 @@ class TransferEngine(JobQueue[Device]):
 
     def _carry_out(self, item: FencedJob) -> JobResult:
         job = item.job
-        error = DROPPED if self._is_closed else item.fence_error
-        if error is None and self._is_in_doubt and job.direction is Direction.LOAD:
-            error = IN_DOUBT
-        if error is not None:
-            return JobResult(job.job_id, job.direction, 0, 0.0, error)
         started = time.perf_counter()
         num_bytes = 0
-        try:
-            num_bytes = self._device.copy(job, item.fence)
-        except Exception as cause:  # noqa: BLE001 - it travels as a result instead
-            error = text_of(cause)
-            self._is_in_doubt |= job.direction is Direction.MOVE
+        error = self._refusal(item)
+        if error is None:
+            try:
+                num_bytes = self._copy(job, item.fence)
+            except Exception as cause:  # noqa: BLE001 - it travels as a result instead
+                error = text_of(cause)
+        if error is not None:
+            self._doubt(job, error)
         seconds = time.perf_counter() - started
         return JobResult(job.job_id, job.direction, num_bytes, seconds, error)
+
+    def _copy(self, job: CopyJob, fence: object) -> int:
+        if self._share is None:
+            return self._device.copy(job, fence)
+        part = self._share.part_of(job)
+        if job.direction is not Direction.MOVE:
+            return self._device.copy(part, fence)
+        self._share.meet_before(job)
+        num_bytes = self._device.copy(part, fence)
+        self._share.meet_after(job)
+        return num_bytes

@@ -4,6 +4,11 @@
 * ``_in_flight`` and ``_results`` change together, under ``_changed``, which is held for
   a few statements only and never while copying.
 * Whatever a job raises becomes a result. Only ``close`` ends the thread.
+* A failed move leaves host cells in doubt that later jobs were planned on. So every
+  load after it fails, and requests recompute; only a bug of ours leads there.
+* Where ranks share the arena, moves keep the order between them (``arena_share``). A
+  failed move, and a rank that does not come to one, then also end the stores: others
+  may still read what the planner thinks has been moved.
 """
 
 import logging
@@ -16,8 +21,9 @@ from typing import Generic, TypeVar
 
 from kvcellar.device.device import Device, StreamDevice
 from kvcellar.errors import ClosedError
-from kvcellar.transfer.fenced import FencedJob, fenced
-from kvcellar.transfer.jobs import CopyJob, JobResult
+from kvcellar.transfer.arena_share import ArenaShare
+from kvcellar.transfer.fenced import DROPPED, IN_DOUBT, FencedJob, fenced
+from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +35,15 @@ class JobQueue(ABC, Generic[D]):
 
     All methods may be called from any thread; meant for the worker's main thread. The
     device stays the caller's to close, after ``close`` has returned True.
+
+    Args:
+        device: what copies.
+        share: this rank's part in an arena of several; None for one of its own.
     """
 
-    def __init__(self, device: D) -> None:
+    def __init__(self, device: D, share: ArenaShare | None = None) -> None:
         self._device: D = device
+        self._share = share
         self._queue: queue.SimpleQueue[FencedJob | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._results: list[JobResult] = []
@@ -100,7 +111,8 @@ class JobQueue(ABC, Generic[D]):
     def close(self, timeout_seconds: float = 60.0) -> bool:
         """Let running jobs end, drop the queued ones, end the thread.
 
-        Dropped jobs are reported as failed. A second call does no harm.
+        Dropped jobs are reported as failed, and so is a move that waits for other
+        ranks. A second call does no harm.
 
         Returns:
             Whether nothing runs any more, so that memory may be unmapped.
@@ -109,6 +121,8 @@ class JobQueue(ABC, Generic[D]):
             if not self._is_closed:
                 self._is_closed = True
                 self._queue.put(None)
+                if self._share is not None:
+                    self._share.interrupt()
         deadline = time.monotonic() + timeout_seconds
         self._thread.join(timeout_seconds)
         left = max(deadline - time.monotonic(), 0.0)
@@ -119,6 +133,8 @@ class JobQueue(ABC, Generic[D]):
                 timeout_seconds,
             )
             return False
+        if self._share is not None:
+            self._share.close()
         return True
 
     @abstractmethod
@@ -130,6 +146,29 @@ class JobQueue(ABC, Generic[D]):
 
         Nothing to do where the thread does that by itself.
         """
+
+    def _refusal(self, item: FencedJob) -> str | None:
+        """Why a job must not begin; None if it may."""
+        if self._is_closed:
+            return DROPPED
+        is_load = item.job.direction is Direction.LOAD
+        if self._is_in_doubt and (is_load or self._share is not None):
+            return IN_DOUBT
+        return item.fence_error
+
+    def _doubt(self, job: CopyJob, error: str) -> None:
+        """Host memory is no more what the planner thinks, if this was a move."""
+        if job.direction is not Direction.MOVE:
+            return
+        if not (self._is_in_doubt or self._is_closed):
+            logger.error(
+                "kvcellar: nothing is served from host memory any more, since bytes "
+                "could not be moved inside it: %s; restart the server",
+                error,
+            )
+        self._is_in_doubt = True
+        if self._share is not None:
+            self._share.leave()
 
     def _wait(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
         with self._changed:

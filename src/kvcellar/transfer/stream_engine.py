@@ -13,8 +13,8 @@
   hands, running, or in the results.
 * Whatever a start raises becomes a result, and so does a device that cannot tell any
   more whether a copy has ended.
-* A failed move leaves host cells in doubt that later jobs were planned on. So every
-  load after it fails, and requests recompute; only a bug of ours leads there.
+* Where ranks share the arena, a move begins when all that was started before it has
+  ended, here and on the others. The thread waits for that, nobody else does.
 """
 
 import time
@@ -22,9 +22,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kvcellar.device.device import Copying, StreamDevice
-from kvcellar.transfer.fenced import DROPPED, IN_DOUBT, FencedJob, text_of
+from kvcellar.errors import TierError
+from kvcellar.transfer.arena_share import ArenaShare
+from kvcellar.transfer.fenced import FencedJob, text_of
 from kvcellar.transfer.job_queue import JobQueue
 from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
+from kvcellar.transfer.meeting import MEETING_SECONDS
 
 POLL_SECONDS = 0.0001
 """How often a waiting caller asks the device."""
@@ -38,9 +41,9 @@ class _Running(NamedTuple):
 class StreamEngine(JobQueue[StreamDevice]):
     """Starts jobs on ``device`` in a background thread and finds out when they end."""
 
-    def __init__(self, device: StreamDevice) -> None:
+    def __init__(self, device: StreamDevice, share: ArenaShare | None = None) -> None:
         self._running: list[_Running] = []
-        super().__init__(device)
+        super().__init__(device, share)
 
     def _wait(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
         deadline = time.monotonic() + timeout_seconds
@@ -83,17 +86,31 @@ class StreamEngine(JobQueue[StreamDevice]):
 
     def _start(self, item: FencedJob, error: str | None) -> _Running | JobResult:
         job = item.job
-        if error is None:
-            error = DROPPED if self._is_closed else item.fence_error
-        if error is None and self._is_in_doubt and job.direction is Direction.LOAD:
-            error = IN_DOUBT
+        error = error or self._refusal(item)
         if error is None:
             try:
-                return _Running(job, self._device.start(job, item.fence))
+                return _Running(job, self._begin(job, item.fence))
             except Exception as cause:  # noqa: BLE001 - it travels as a result instead
                 error = text_of(cause)
-        self._is_in_doubt |= job.direction is Direction.MOVE
+        self._doubt(job, error)
         return JobResult(job.job_id, job.direction, 0, 0.0, error)
+
+    def _begin(self, job: CopyJob, fence: object) -> Copying:
+        if self._share is None:
+            return self._device.start(job, fence)
+        part = self._share.part_of(job)
+        if job.direction is not Direction.MOVE:
+            return self._device.start(part, fence)
+        if not self._wait(self._is_quiet, MEETING_SECONDS):
+            raise TierError("host", "move", "copies before it do not end")
+        self._share.meet_before(job)
+        moved = self._device.start(part, fence)
+        self._share.meet_after(job)
+        return moved
+
+    def _is_quiet(self) -> bool:
+        """Nothing runs; or nothing will be begun, so that waiting is of no use."""
+        return not self._running or self._is_closed
 
 
 def _result_if_ended(running: _Running) -> JobResult | None:

@@ -88,6 +88,8 @@ class WorkerCounts:
         if result.error is not None:
             self._stats.increase(_FAILED[direction])
             return
+        if not result.num_bytes:  # of a job whose cells are shared, others did all
+            return
         self._stats.observe(_BYTES[direction], result.num_bytes)
         self._stats.observe(_SECONDS[direction], result.seconds)
 
