@@ -273,8 +273,8 @@ FAULTS = (
     Fault(
         "cuda: the fence is put when the job starts",
         "transfer/stream_engine.py",
-        "self._device.start(job, item.fence)",
-        "self._device.start(job, self._device.fence())",
+        "self._begin(job, item.fence)",
+        "self._begin(job, self._device.fence())",
     ),
     Fault(
         "cuda: blocks are not part of the order",
@@ -311,6 +311,54 @@ FAULTS = (
         "integrations/vllm/worker_side.py",
         "            if self.transfers.close(CLOSE_WAIT_SECONDS):\n",
         "            if self.transfers.close(CLOSE_WAIT_SECONDS) or True:\n",
+    ),
+    Fault(
+        "shared: a move does not wait for slow ranks",
+        "transfer/engine.py",
+        "        self._share.meet_before(job)\n",
+        "",
+    ),
+    Fault(
+        "shared: what follows a move does not wait for all parts of it",
+        "transfer/engine.py",
+        "        self._share.meet_after(job)\n",
+        "",
+    ),
+    Fault(
+        "shared, cuda: a move does not wait for slow ranks",
+        "transfer/stream_engine.py",
+        "        self._share.meet_before(job)\n",
+        "",
+    ),
+    Fault(
+        "shared, cuda: what follows a move does not wait for all parts of it",
+        "transfer/stream_engine.py",
+        "        self._share.meet_after(job)\n",
+        "",
+    ),
+    Fault(
+        "shared, cuda: a move does not wait for this rank's own copies",
+        "transfer/stream_engine.py",
+        "if not self._wait(self._is_quiet, MEETING_SECONDS):",
+        "if False:",
+    ),
+    Fault(
+        "shared: a rank loads its part only",
+        "transfer/arena_share.py",
+        "if job.direction is Direction.LOAD:",
+        "if False:",
+    ),
+    Fault(
+        "shared: a rank goes on storing after a failed move",
+        "transfer/job_queue.py",
+        "(is_load or self._share is not None)",
+        "is_load",
+    ),
+    Fault(
+        "shared: nobody hears of a failed move",
+        "transfer/job_queue.py",
+        "            self._share.leave()",
+        "            pass",
     ),
     Fault(
         "leased leaf may go",

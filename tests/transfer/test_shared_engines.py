@@ -214,12 +214,15 @@ def test_a_rank_whose_move_fails_takes_the_others_along(ranks: Ranks, caplog):
     for rank, errors in enumerate(ranks.errors()):
         assert None is errors[1]
         assert all(errors[job_id] for job_id in (2, 3, 4, 5))
-        assert {1, 2} == set(ranks.devices[rank].parts)
+        assert {1, 2} >= set(ranks.devices[rank].parts)
     assert 1 <= caplog.text.count("restart the server") <= NUM_RANKS
 
 
 def test_a_rank_that_left_before_a_move_leaves_loads_before_it_alone(ranks: Ranks):
-    """A slow rank still loads what was there before the move that never was."""
+    """A slow rank still loads what was there before the move that never was.
+
+    The others do not wait for the slow one to learn that.
+    """
     slow = ranks.devices[2].held[1] = threading.Event()
     ranks.submit(job(1, Direction.LOAD))
     ranks.submit(job(2, Direction.MOVE))

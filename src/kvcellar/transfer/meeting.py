@@ -115,16 +115,19 @@ class Meeting:
             if self._interrupted in ready:
                 raise _failure("interrupted")
             for end in ready:
-                _check(os.read(end, _TOKEN_BYTES), token, missing.pop(end))
-                poller.unregister(end)
+                # Of those heard, only their leaving is told from here on.
+                poller.modify(end, 0)
+                self._check(end, token, is_missing=end in missing)
+                missing.pop(end, None)
 
-
-def _check(message: bytes, token: int, rank: int) -> None:
-    if not message:
-        raise _failure(f"rank {rank} has left")
-    heard = int.from_bytes(message, "little")
-    if heard != token:
-        raise _failure(f"rank {rank} is at {heard} and this one at {token}")
+    def _check(self, end: int, token: int, *, is_missing: bool) -> None:
+        rank = next(r for r, other in self._incoming.items() if other == end)
+        message = os.read(end, _TOKEN_BYTES) if is_missing else b""
+        if not message:
+            raise _failure(f"rank {rank} has left")
+        heard = int.from_bytes(message, "little")
+        if heard != token:
+            raise _failure(f"rank {rank} is at {heard} and this one at {token}")
 
 
 def _failure(reason: str) -> TierError:
