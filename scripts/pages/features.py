@@ -66,6 +66,13 @@ FEATURES = (
         ("tests/serve/test_real_serve.py::test_metrics_status_and_why_over_http",),
     ),
     Feature(
+        "`kvcellar top`",
+        (
+            "tests/monitor/top/test_app.py::test_it_fills_terminals_of_any_size",
+            "tests/monitor/top/test_app.py::test_keys_reach_the_session",
+        ),
+    ),
+    Feature(
         "controls of single requests, KV events over ZeroMQ",
         (
             f"{_VLLM}/test_real_controls.py"
