@@ -16,6 +16,12 @@ FILE = pathlib.Path(__file__).resolve().parent.parent / "dashboards" / "grafana.
 
 _WIDTH, _HEIGHT = 12, 8  # of a panel; the whole page is 24 wide
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_COLOURS = (
+    ("device", "green"),
+    ("host", "blue"),
+    ("computed", "purple"),
+    ("nothing", "purple"),
+)
 _CHOSEN = 'model_name=~"$model_name",engine=~"$engine"'
 
 
@@ -27,6 +33,7 @@ class Panel:
         unit: Grafana's name of the unit.
         queries: legend and expression; ``CHOSEN`` stands for the page's variables.
         is_stacked: whether the series add up to something.
+        colours: of series by their legend, so that a source looks alike everywhere.
     """
 
     title: str
@@ -34,6 +41,7 @@ class Panel:
     unit: str
     queries: tuple[tuple[str, str], ...]
     is_stacked: bool = False
+    colours: tuple[tuple[str, str], ...] = ()
 
 
 def _rate(metric: str, by: str = "", labels: str = "") -> str:
@@ -59,8 +67,15 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Prompt tokens by source",
             "Per second. Device, host and computed add up to all prompt tokens.",
             "short",
-            (("{{source}}", _rate("kvcellar_prompt_tokens_total", "source")),),
+            tuple(
+                (
+                    source,
+                    _rate("kvcellar_prompt_tokens_total", "", f'source="{source}"'),
+                )
+                for source in ("device", "host", "computed")
+            ),
             is_stacked=True,
+            colours=_COLOURS[:3],
         ),
         Panel(
             "Share of prompt tokens that nobody had to compute",
@@ -76,13 +91,15 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 for source in ("device", "host")
             ),
             is_stacked=True,
+            colours=_COLOURS[:2],
         ),
         Panel(
             "Computed prompt tokens by reason",
             "Per second. The reasons add up to the computed tokens; docs/metrics.md "
             "says what each means.",
             "short",
-            (("{{reason}}", _rate("kvcellar_missed_tokens_total", "reason")),),
+            # Most of the reasons never come: their legends would fill the panel.
+            (("{{reason}}", _rate("kvcellar_missed_tokens_total", "reason") + " > 0"),),
             is_stacked=True,
         ),
         Panel(
@@ -91,6 +108,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "reqps",
             (("{{served_by}}", _rate("kvcellar_requests_total", "served_by")),),
             is_stacked=True,
+            colours=_COLOURS,
         ),
     ),
     "Host memory": (
@@ -344,14 +362,16 @@ def _panel(number: int, panel: Panel, left: int, top: int) -> dict[str, Any]:
             "defaults": {
                 "unit": panel.unit,
                 "min": 0,
+                **({"max": 1} if panel.unit == "percentunit" else {}),
                 "custom": {
+                    **({"axisSoftMax": 1} if panel.unit == "short" else {}),
                     "drawStyle": "line",
                     "fillOpacity": 30 if panel.is_stacked else 5,
                     "showPoints": "never",
                     "stacking": stacking,
                 },
             },
-            "overrides": [],
+            "overrides": [_painted(*pair) for pair in panel.colours],
         },
         "options": {
             "legend": {
@@ -373,6 +393,14 @@ def _panel(number: int, panel: Panel, left: int, top: int) -> dict[str, Any]:
             }
             for place, (legend, expression) in enumerate(panel.queries)
         ],
+    }
+
+
+def _painted(legend: str, colour: str) -> dict[str, Any]:
+    paint = {"mode": "fixed", "fixedColor": colour}
+    return {
+        "matcher": {"id": "byName", "options": legend},
+        "properties": [{"id": "color", "value": paint}],
     }
 
 
