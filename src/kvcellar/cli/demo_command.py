@@ -29,6 +29,7 @@ def add_parser(
     parser = subparsers.add_parser(
         "demo",
         help="show on this machine what kvcellar saves, and that nothing differs",
+        usage="kvcellar demo [--tiny NAME | --model PATH] [option ...]",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

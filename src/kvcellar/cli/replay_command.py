@@ -32,6 +32,8 @@ def add_parser(
     parser = subparsers.add_parser(
         "replay",
         help="say what host memory would do for a recorded trace",
+        usage="kvcellar replay --model NAME --device-memory SIZE,... --host-memory "
+        "SIZE,... [option ...] TRACE",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
