@@ -174,6 +174,17 @@ def first_step(manager: KVCacheManager, request: Request, num_tokens: int) -> An
     return _output(new=[new], scheduled={request.request_id: num_tokens})
 
 
+def first_steps(manager: KVCacheManager, requests: Sequence[Request]) -> Any:
+    """The ``SchedulerOutput`` of a step that computes all of these prompts."""
+    return _output(
+        new=[
+            NewRequestData.from_request(r, manager.get_block_ids(r.request_id))
+            for r in requests
+        ],
+        scheduled={r.request_id: r.num_tokens for r in requests},
+    )
+
+
 def later_step(
     requests: Sequence[Request], new_blocks: Sequence[Any], num_tokens: int
 ) -> Any:

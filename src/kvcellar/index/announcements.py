@@ -7,6 +7,7 @@ unless somebody follows.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvcellar.index.cells import Cell
 
@@ -24,8 +25,7 @@ class Notice:
     is_announced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A cell became loadable, or left.
 
     Attributes:

@@ -1,6 +1,7 @@
 """KV events about host memory: as the device's own, on the wire, only if asked for."""
 
 import gc
+import random
 import weakref
 
 import pytest
@@ -20,7 +21,9 @@ from vllm.distributed.kv_events import (
 )
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
+from kvcellar.integrations.vllm.compat import event_hash_converter
 from kvcellar.testing.oracle.layouts import build
 from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack, window
 
@@ -231,3 +234,25 @@ def test_a_request_that_has_ended_lets_its_media_go(follow):
     run.ask(prompt(8), new_tokens=40)  # past the step in which it would have woken
     gc.collect()
     assert ghost() is None
+
+
+@pytest.mark.parametrize("switch", ["1", "0"])
+def test_hashes_are_named_as_the_device_names_them(monkeypatch, switch):
+    """As integers, or as they are, by the engine's own switch."""
+    monkeypatch.setenv("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", switch)
+    convert = event_hash_converter()
+    for seed in range(50):
+        block_hash = random.Random(seed).randbytes(32)
+        assert maybe_convert_block_hash(block_hash) == convert(block_hash)
+
+
+def test_blocks_that_follow_each_other_are_told_of_in_one_event(follow):
+    """Eight chunks in three steps, and their window at the end: not one by one."""
+    layers = stack("FW", F=full(SMALL, 16), W=window(SMALL, 1024, 16))
+    run = follow(plan(layers, prompt_tokens=200, extra_config=SETTINGS))
+    run.ask(prompt(129))
+    assert [4, 4, 8] == [len(e.block_hashes) for e in run.events.of(MEDIUM_CPU)]
+    assert run.index.reset()
+    run.ask(prompt(8))
+    gone = run.events.of(MEDIUM_CPU, BlockRemoved)
+    assert [8, 8] == [len(e.block_hashes) for e in gone]

@@ -5,14 +5,14 @@ Tested with vLLM 0.32; a version that moves one of these fails here, with its na
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kvcellar.errors import IncompatibleError
 
 _PLANNING = "vllm.v1.core.kv_cache_planning"  # from 0.33 on
-_PLANNING_IN_0_32 = "vllm.v1.core.kv_cache_utils"
+_CACHE_UTILS = "vllm.v1.core.kv_cache_utils"
 
 
 def cache_planning() -> Any:
@@ -21,7 +21,7 @@ def cache_planning() -> Any:
     Source: v1/core/kv_cache_utils.py, vLLM 0.32; v1/core/kv_cache_planning.py, 0.33.
     """
     has_own = importlib.util.find_spec(_PLANNING) is not None
-    return importlib.import_module(_PLANNING if has_own else _PLANNING_IN_0_32)
+    return importlib.import_module(_PLANNING if has_own else _CACHE_UTILS)
 
 
 def plan_ranks(
@@ -66,6 +66,36 @@ def saves_after_drafting(*, is_v2: bool) -> bool:
 
 def _second_runner_connector() -> Any:
     return importlib.import_module("vllm.v1.worker.gpu.kv_connector").KVConnector
+
+
+def event_hash_converter() -> Callable[[bytes], Any]:
+    """The engine's way to name a block hash in its events, without its detours.
+
+    Its own function reads an environment variable for every block.
+    Source: maybe_convert_block_hash, v1/core/kv_cache_utils.py, vLLM 0.32.
+    """
+    utils = importlib.import_module(_CACHE_UTILS)
+    convert: Callable[[bytes], Any] = utils.maybe_convert_block_hash
+    sample = bytes(range(32))
+    ways: tuple[Callable[[bytes], Any], ...] = (_last_bytes, bytes)
+    return next((way for way in ways if way(sample) == convert(sample)), convert)
+
+
+def _last_bytes(block_hash: bytes) -> int:
+    return int.from_bytes(block_hash[-8:], "big")
+
+
+def has_extra_keys(request: Any) -> bool:
+    """Whether a request's block hashes depend on more than tokens.
+
+    Source: generate_block_hash_extra_keys, v1/core/kv_cache_utils.py, vLLM 0.32: asked
+    block by block it takes longer than all the rest of an event.
+    """
+    return (
+        bool(request.mm_features or request.cache_salt)
+        or request.lora_request is not None
+        or request.prompt_embeds is not None
+    )
 
 
 def group_managers(kv_cache_manager: Any) -> Sequence[Any]:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from vllm.distributed.kv_events import (
     MEDIUM_CPU,
     BlockRemoved,
@@ -23,7 +22,6 @@ from vllm.distributed.kv_events import (
 from vllm.v1.core.kv_cache_utils import (
     ExternalBlockHash,
     generate_block_hash_extra_keys,
-    maybe_convert_block_hash,
     to_event_extra_keys,
 )
 from vllm.v1.kv_cache_interface import (
@@ -31,6 +29,8 @@ from vllm.v1.kv_cache_interface import (
     get_kv_cache_spec_sliding_window,
 )
 
+from kvcellar.integrations.vllm.compat import event_hash_converter, has_extra_keys
+from kvcellar.integrations.vllm.event_runs import EventRuns, HostBlocks
 from kvcellar.layout.groups import CacheLayout, GroupLayout
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request
 
     from kvcellar.core.offloader import Offloader
-    from kvcellar.index.announcements import Change
 
 LOCALITY = "LOCAL"  # host memory of the machine that publishes
 
@@ -48,83 +47,6 @@ def are_followed(vllm_config: "VllmConfig") -> bool:
     """Whether the engine publishes KV events."""
     config = vllm_config.kv_events_config
     return config is not None and bool(config.enable_kv_cache_events)
-
-
-class HostBlocks:
-    """What is told of one cell; the tokens are kept only until they have been told.
-
-    Attributes:
-        hashes: its blocks' hashes as consumers know them.
-        group_id: the engine's id of its group.
-    """
-
-    __slots__ = ("_stored", "group_id", "hashes")
-
-    def __init__(self, stored: BlockStored) -> None:
-        assert stored.group_idx is not None
-        self._stored: BlockStored | None = stored
-        self.hashes = stored.block_hashes
-        self.group_id = stored.group_idx
-
-    def take_stored(self, num_known: int) -> BlockStored | None:
-        """The event that announces it, once; None if there is nothing to tell.
-
-        Args:
-            num_known: blocks at its start that another chunk holds too: the two are
-                of one prompt up to a place inside them.
-        """
-        stored, self._stored = self._stored, None
-        assert stored is not None  # a cell is announced once
-        if num_known == len(self.hashes):
-            return None
-        if not num_known:
-            return stored
-        return msgspec.structs.replace(
-            stored,
-            block_hashes=stored.block_hashes[num_known:],
-            parent_block_hash=stored.block_hashes[num_known - 1],
-            token_ids=stored.token_ids[num_known * stored.block_size :],
-            extra_keys=stored.extra_keys and stored.extra_keys[num_known:],
-        )
-
-
-class HeldBlocks:
-    """How many cells hold each block; turns cells' changes into blocks' events."""
-
-    def __init__(self) -> None:
-        self._num_cells: dict[tuple[int, ExternalBlockHash], int] = {}
-
-    def event(self, change: "Change") -> KVCacheEvent | None:
-        """The event that a change of a cell gives rise to; None if there is none."""
-        blocks = change.content
-        assert isinstance(blocks, HostBlocks)
-        return self._stored(blocks) if change.is_stored else self._removed(blocks)
-
-    def _stored(self, blocks: HostBlocks) -> BlockStored | None:
-        num_known = 0
-        for block_hash in blocks.hashes:
-            key = (blocks.group_id, block_hash)
-            count = self._num_cells.get(key, 0)
-            self._num_cells[key] = count + 1
-            num_known += bool(count)  # these come first: a hash stands for a prefix
-        return blocks.take_stored(num_known)
-
-    def _removed(self, blocks: HostBlocks) -> BlockRemoved | None:
-        gone = []
-        for block_hash in blocks.hashes:
-            key = (blocks.group_id, block_hash)
-            self._num_cells[key] -= 1
-            if not self._num_cells[key]:
-                del self._num_cells[key]
-                gone.append(block_hash)
-        if not gone:
-            return None
-        return BlockRemoved(
-            block_hashes=gone,
-            medium=MEDIUM_CPU,
-            group_idx=blocks.group_id,
-            locality=LOCALITY,
-        )
 
 
 class GroupEvents:
@@ -139,19 +61,31 @@ class GroupEvents:
     def __init__(self, group: GroupLayout, spec: Any, hash_tokens: int) -> None:
         self._group = group
         self._hash_tokens = hash_tokens
+        self._convert = event_hash_converter()
         self._kind = get_kv_cache_spec_kind(spec).value
         self._window = get_kv_cache_spec_sliding_window(spec)
 
-    def describe(self, request: Any, blocks: range) -> HostBlocks:
-        """Describe ``blocks`` of a request's table; all their tokens are computed."""
+    @property
+    def group_id(self) -> int:
+        """The engine's id of the group."""
+        return self._group.group_id
+
+    def hashes(self, request: Any, blocks: range) -> list[ExternalBlockHash]:
+        """Hashes of blocks of a request's table, as consumers know them."""
+        convert = self._convert
+        return [convert(self._key(request, block)) for block in blocks]
+
+    def stored(
+        self, request: Any, blocks: range, hashes: list[ExternalBlockHash]
+    ) -> BlockStored:
+        """Announce blocks of a request's table; all their tokens are computed."""
         size = self._group.tokens_per_block
-        keys = [self._key(request, block) for block in blocks]
         first, end = blocks.start * size, blocks.stop * size
         lora = request.lora_request
-        stored = BlockStored(
-            block_hashes=[maybe_convert_block_hash(key) for key in keys],
+        return BlockStored(
+            block_hashes=hashes,
             parent_block_hash=(
-                maybe_convert_block_hash(self._key(request, blocks.start - 1))
+                self._convert(self._key(request, blocks.start - 1))
                 if blocks.start
                 else None
             ),
@@ -160,19 +94,35 @@ class GroupEvents:
             lora_id=lora.adapter_id if lora else None,
             medium=MEDIUM_CPU,
             lora_name=lora.name if lora else None,
-            extra_keys=to_event_extra_keys(
-                generate_block_hash_extra_keys(
-                    request, block * size, (block + 1) * size, 0
-                )[0]
-                for block in blocks
-            ),
+            extra_keys=self._extra_keys(request, blocks),
             group_idx=self._group.group_id,
             kv_cache_spec_kind=self._kind,
             kv_cache_spec_sliding_window=self._window,
             locality=LOCALITY,
             session_id=request.session_id,
         )
-        return HostBlocks(stored)
+
+    def removed(self, hashes: list[ExternalBlockHash]) -> BlockRemoved:
+        """Take blocks back."""
+        return BlockRemoved(
+            block_hashes=hashes,
+            medium=MEDIUM_CPU,
+            group_idx=self._group.group_id,
+            locality=LOCALITY,
+        )
+
+    def _extra_keys(self, request: Any, blocks: range) -> list[Any] | None:
+        """What else than tokens is in the blocks' hashes, as the device's events."""
+        size = self._group.tokens_per_block
+        if not has_extra_keys(request):
+            return [None] * len(blocks)
+        keys: list[Any] | None = to_event_extra_keys(
+            generate_block_hash_extra_keys(
+                request, block * size, (block + 1) * size, 0
+            )[0]
+            for block in blocks
+        )
+        return keys
 
     def _key(self, request: Any, block: int) -> Any:
         end = (block + 1) * self._group.tokens_per_block
@@ -193,7 +143,17 @@ class RequestContent:
 
     def describe(self, position: int, blocks: range) -> HostBlocks:
         """What followers are told of blocks of the group at a layout position."""
-        return self._groups[position].describe(self._request, blocks)
+        return HostBlocks(self, self._groups[position], blocks)
+
+    def hashes(self, group: GroupEvents, blocks: range) -> list[ExternalBlockHash]:
+        """Hashes of blocks of a group, as consumers know them."""
+        return group.hashes(self._request, blocks)
+
+    def stored(
+        self, group: GroupEvents, blocks: range, hashes: list[ExternalBlockHash]
+    ) -> BlockStored:
+        """The event that announces them."""
+        return group.stored(self._request, blocks, hashes)
 
     def close(self) -> None:
         """The request has ended: keep what names its blocks, let its media go."""
@@ -227,7 +187,7 @@ class KvEvents:
         self._announcements = offloader.announce()
         self._groups = _groups(offloader.layout, kv_cache_config)
         self._open: dict[str, RequestContent] = {}
-        self._held = HeldBlocks()
+        self._runs = EventRuns()
 
     def content(self, request: "Request") -> RequestContent:
         """What a request that has arrived will hold."""
@@ -243,8 +203,7 @@ class KvEvents:
 
     def take(self) -> list[KVCacheEvent]:
         """What has changed since the last call, in order."""
-        found = (self._held.event(change) for change in self._announcements.take())
-        return [event for event in found if event is not None]
+        return self._runs.events(self._announcements.take())
 
 
 def _groups(layout: CacheLayout, kv_cache_config: "KVCacheConfig") -> list[GroupEvents]:

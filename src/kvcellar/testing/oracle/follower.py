@@ -15,7 +15,7 @@ from vllm.v1.core.kv_cache_utils import hash_block_tokens, maybe_convert_block_h
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.cells import Cell
 from kvcellar.index.states import State
-from kvcellar.integrations.vllm.kv_events import HostBlocks
+from kvcellar.integrations.vllm.event_runs import HostBlocks
 
 HeldKey = tuple[int, Any]  # the engine's group id, hash at a block's end as published
 
