@@ -74,7 +74,7 @@ def measure(options: Options) -> list[Table]:
     )
     rows = [
         row
-        for model, published in layouts
+        for model, published in layouts[: 1 if options.is_quick else None]
         for row in planner_rows(model, prefill_step_us(published), size)
     ]
     tables = [Table("a step as vLLM calls it; its length is assumed", rows)]

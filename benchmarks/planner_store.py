@@ -9,6 +9,8 @@ The other rows time everything that vLLM calls while a prompt is computed in ste
 ``update_connector_output`` (ending), checkpoints and whatever else is due included.
 Those times are divided by the chunks in the prompt, for vLLM's connectors too, though
 these count blocks of each group and not chunks. All figures are processor time.
+
+Both are measured with the default order of eviction and once more with ``lru``.
 """
 
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from stopwatch import median, quiet_interpreter
 from kvcellar.config import Settings
 
 BUDGET_US = 10.0
+POLICIES = (Settings().eviction_policy, "lru")
 STEP_TOKENS = 8192
 CHECKPOINT_TOKENS = 2048  # further apart than any window here, so nothing is shared
 
@@ -43,7 +46,12 @@ def measure(options: Options) -> list[Table]:
     """All rows."""
     size = Size(8192, 2) if options.is_quick else Size(131_072, 7)
     layouts = (models.deepseek_v4_flash(), models.gemma3_27b(), models.plain_full())
-    rows = [row for model in layouts for row in planner_rows(model, size)]
+    rows = [
+        row
+        for policy in POLICIES
+        for model in layouts
+        for row in planner_rows(model, size, policy)
+    ]
     tables = [Table("store planning, planner alone", rows)]
     if options.has_vllm:
         size = Size(4096, 1) if options.is_quick else Size(65_536, 3)
@@ -52,13 +60,14 @@ def measure(options: Options) -> list[Table]:
     return tables
 
 
-def planner_rows(model: Model, size: Size) -> list[Row]:
+def planner_rows(model: Model, size: Size, policy: str) -> list[Row]:
     """The planner without vLLM around it."""
+    settings = Settings(eviction_policy=policy)
     chunk = model.layout.chunk_tokens
-    name = f"{model.name}, chunk of {chunk} tokens"
+    name = f"{model.name}, chunk of {chunk} tokens, {policy}"
     plenty = bytes_for(model, size, size.num_prompts + 1)
-    planning, ending = per_chunk(PlannerRig(model, plenty), size, num_first=1)
-    little = PlannerRig(model, bytes_for(model, size, 2))
+    planning, ending = per_chunk(PlannerRig(model, plenty, settings), size, num_first=1)
+    little = PlannerRig(model, bytes_for(model, size, 2), settings)
     full, _ = per_chunk(little, size, num_first=4)
     assert little.offloader.index.counters.evicted_chunks
     rows = [
@@ -66,7 +75,7 @@ def planner_rows(model: Model, size: Size) -> list[Row]:
         compare(f"{name}: planned, arena full", full, budget_us=BUDGET_US),
         compare(f"{name}: ended", ending),
     ]
-    if model.layout.checkpoint_positions:
+    if model.layout.checkpoint_positions and policy == Settings().eviction_policy:
         cost, num_blocks = checkpoint_cost(model, size)
         rows.append(compare(f"{name}: checkpoint of {num_blocks} blocks", cost))
     return rows
@@ -131,21 +140,25 @@ def connector_rows(model: Model, size: Size) -> list[Row]:
         size.num_tokens // g.tokens_per_block for g in layout.groups
     )
     num_blocks = (size.num_prompts + 2) * blocks_per_prompt
-    found = {}
-    for side_type in (CellarSide, SimpleSide, OffloadingSide):
-        side = side_type(model, num_blocks, num_blocks * model.row_bytes)
-        found[side_type.__name__] = _prompts(side, model, size)
-    name = f"{model.name}, chunk of {layout.chunk_tokens} tokens"
-    return [
-        compare(
-            f"{name}: {what}",
-            found["CellarSide"][index],
-            simple_us=found["SimpleSide"][index],
-            offloading_us=found["OffloadingSide"][index],
-            budget_us=BUDGET_US if what == "planned" else None,
-        )
-        for index, what in enumerate(("planned", "ended"))
-    ]
+    host_bytes = num_blocks * model.row_bytes
+    simple = _prompts(SimpleSide(model, num_blocks, host_bytes), model, size)
+    offloading = _prompts(OffloadingSide(model, num_blocks, host_bytes), model, size)
+    rows = []
+    for policy in POLICIES:
+        side = CellarSide(model, num_blocks, host_bytes, eviction_policy=policy)
+        ours = _prompts(side, model, size)
+        name = f"{model.name}, chunk of {layout.chunk_tokens} tokens, {policy}"
+        rows += [
+            compare(
+                f"{name}: {what}",
+                ours[index],
+                simple_us=simple[index],
+                offloading_us=offloading[index],
+                budget_us=BUDGET_US if what == "planned" else None,
+            )
+            for index, what in enumerate(("planned", "ended"))
+        ]
+    return rows
 
 
 def _prompts(side: object, model: Model, size: Size) -> tuple[float, float]:

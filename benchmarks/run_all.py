@@ -16,7 +16,7 @@ from report import ROOT, describe_machine, format_rows, machine
 HERE = Path(__file__).resolve().parent
 SCRIPTS = (
     *("planner_lookup", "planner_idle", "planner_store", "host_bytes", "copies"),
-    "start_up",
+    *("start_up", "instrumentation"),
 )
 COPIES_QUICK = ("--rounds", "1", "--payloads", "65536")
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 SCRIPTS = (
     *("planner_lookup", "planner_idle", "planner_store", "host_bytes", "copies"),
-    "start_up",
+    *("start_up", "instrumentation"),
 )
 
 
@@ -85,9 +85,10 @@ def test_start_up_runs_whole_commands() -> None:
     assert ["--help", "plan", "plan"] == words
 
 
-def test_idle_needs_vllm() -> None:
-    """The engine's own step drives the idle benchmark, so without it there is none."""
-    assert {} == tables("planner_idle", "--without-vllm")
+@pytest.mark.parametrize("script", ["planner_idle", "instrumentation"])
+def test_steps_need_vllm(script: str) -> None:
+    """The engine's own step drives these, so without it there is none."""
+    assert {} == tables(script, "--without-vllm")
 
 
 def test_host_bytes_without_vllm() -> None:
@@ -140,6 +141,18 @@ def test_all_scripts_beside_vllm(tmp_path: Path) -> None:
         assert all(row["fastest_native_ratio"] > 0 for row in beside)
     kept = [row for row in rows["host_bytes"] if "simple_mib" in row]
     assert all(row["simple_mib"] > 0 and row["offloading_mib"] > 0 for row in kept)
+
+
+@pytest.mark.engine
+def test_watching_is_measured_beside_not_watching() -> None:
+    """Three times per workload; the share is what the default adds to a step."""
+    (rows,) = tables("instrumentation").values()
+    check_rows(rows)
+    assert 3 == len(rows)
+    for row in rows:
+        assert min(row["unwatched_us"], row["with_kv_events_us"]) > 0
+        added = row["usual_us"] - row["unwatched_us"]
+        assert math.isclose(row["usual_percent"], 100 * added / row["step_us"])
 
 
 # The parts ---------------------------------------------------------------------------
