@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 import vllm_rig
+from handshake import told_by_one_rank
 from models import Model
 from stopwatch import Stopwatch
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import (
@@ -19,7 +20,8 @@ from vllm.v1.outputs import KVConnectorOutput
 from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler
 from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadWorkerMetadata
 
-from kvcellar.integrations.vllm.messages import RankHandshake, WorkerReport
+from kvcellar.config import settings_from_extra_config
+from kvcellar.integrations.vllm.messages import RankFacts, WorkerReport
 from kvcellar.integrations.vllm.scheduler_side import SchedulerSide
 
 
@@ -76,9 +78,9 @@ class CellarSide:
         self.side = SchedulerSide(vllm_rig.vllm_config(model, settings), config)
         self.manager = vllm_rig.cache_manager(model, config)
         self.side.bind(self.manager)
-        payloads = {g.group_id: g.payload_bytes for g in model.layout.groups}
-        rank = RankHandshake(payloads, model.layout.chunk_tokens, 0)
-        self.side.set_handshakes({(0, 0): rank})
+        facts = RankFacts(model.layout, {})
+        told = told_by_one_rank(facts, settings_from_extra_config(settings))
+        self.side.set_handshakes({(0, 0): told})
 
     def begin(self, request: Any) -> None:
         """Nothing."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from handshake import told_by_one_rank
 from native_workload import Planned
 from vllm.config import KVTransferConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import (
@@ -33,6 +34,7 @@ from kvcellar.integrations.vllm.messages import (
     RankHandshake,
     WorkerReport,
 )
+from kvcellar.integrations.vllm.ranks import find_facts
 from kvcellar.integrations.vllm.setup import layout_for
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.testing.oracle.layouts import OracleLayout
@@ -241,6 +243,6 @@ def cellar_layout(layout: OracleLayout) -> CacheLayout:
 
 
 def _handshake(layout: OracleLayout) -> RankHandshake:
-    found = cellar_layout(layout)
-    payloads = {group.group_id: group.payload_bytes for group in found.groups}
-    return RankHandshake(payloads, found.chunk_tokens, 0)
+    facts = find_facts(layout.vllm_config, layout.worker_config)
+    extra = layout.vllm_config.kv_transfer_config.kv_connector_extra_config
+    return told_by_one_rank(facts, settings_from_extra_config(extra))

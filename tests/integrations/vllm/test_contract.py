@@ -143,12 +143,12 @@ def test_shaking_hands_again_keeps_what_host_memory_holds(engine):
     assert num_nodes == len(planner.index.nodes)
 
 
-def test_other_bytes_at_a_second_handshake_are_refused(engine):
-    """Cells of the old size cannot take them."""
+def test_other_facts_at_a_second_handshake_are_refused(engine):
+    """The planner was made for those of the first."""
     hand = engine._worker.get_handshake_metadata()
-    doubled = {group: 2 * num_bytes for group, num_bytes in hand.payload_bytes.items()}
+    twice = dataclasses.replace(hand, facts=2 * hand.facts)
     with pytest.raises(IncompatibleError, match="have changed"):
-        shake_hands(engine, dataclasses.replace(hand, payload_bytes=doubled))
+        shake_hands(engine, twice)
 
 
 def test_no_copy_runs_on_while_the_cache_sleeps(engine):
