@@ -113,7 +113,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     ),
     "Host memory": (
         Panel(
-            "Host memory of one rank",
+            "Host memory of all ranks",
             "Used is payload; claimed is slabs that hold something; leased is what "
             "requests asked to keep.",
             "bytes",
@@ -163,7 +163,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel(
             "Speed while copying",
-            "Bytes per second of copying, one rank.",
+            "Bytes per second while one rank copies one job.",
             "Bps",
             (
                 (

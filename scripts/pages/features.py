@@ -116,7 +116,7 @@ FEATURES = (
 )
 
 NOT_THERE = (
-    "several ranks, decode context parallelism",
+    "decode and prefill context parallelism",
     "tiers behind host memory: disk and shared stores",
     "a pool that the replicas of one machine share",
 )

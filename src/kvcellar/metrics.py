@@ -151,7 +151,7 @@ _TABLE = (
     ),
     Metric(
         "kvcellar_transferred_blocks_total",
-        "Blocks of all groups in copy jobs that ended well, on one rank.",
+        "Blocks of all groups in copy jobs that ended well; each counts once.",
         label="direction",
         values=("store", "load"),
         native=("vllm:simple_kv_offload_load_blocks_total",),
@@ -175,7 +175,7 @@ _TABLE = (
     ),
     Metric(
         "kvcellar_in_flight_bytes",
-        "Payload bytes of the copy jobs that have not ended, one rank.",
+        "Payload bytes of the copy jobs that have not ended, all ranks.",
         _GAUGE,
         label="direction",
         values=("store", "load"),
@@ -187,7 +187,7 @@ _TABLE = (
     ),
     Metric(
         "kvcellar_in_flight_blocks",
-        "Blocks of all groups in the copy jobs that have not ended, one rank.",
+        "Blocks of all groups in the copy jobs that have not ended; each once.",
         _GAUGE,
         label="direction",
         values=("store", "load"),
@@ -241,16 +241,16 @@ _TABLE = (
         "Checkpoints made of blocks that neighbouring ones hold; nothing was copied.",
     ),
     # -- host memory
-    Metric("kvcellar_host_capacity_bytes", "Host memory of one rank.", _GAUGE),
+    Metric("kvcellar_host_capacity_bytes", "Host memory of all ranks.", _GAUGE),
     Metric(
         "kvcellar_host_used_bytes",
-        "Payload bytes held in host memory, one rank.",
+        "Payload bytes held in host memory, all ranks.",
         _GAUGE,
         native=("vllm:simple_kv_offload_used_blocks",),
     ),
     Metric(
         "kvcellar_host_claimed_bytes",
-        "Host memory in slabs that hold something, one rank.",
+        "Host memory in slabs that hold something, all ranks.",
         _GAUGE,
     ),
     Metric("kvcellar_host_chunks", "Chunks held in host memory.", _GAUGE),
@@ -271,7 +271,7 @@ _TABLE = (
     ),
     Metric(
         "kvcellar_measured_load_bytes_per_second",
-        "Bytes per second of loads on one rank, as last measured; 0 before the first.",
+        "Bytes per second of loads, all ranks, as last measured; 0 before the first.",
         _GAUGE,
     ),
     Metric(
@@ -282,7 +282,7 @@ _TABLE = (
     ),
     Metric(
         "kvcellar_leased_bytes",
-        "Host memory, one rank, that requests keep by a lease.",
+        "Host memory, all ranks, that requests keep by a lease.",
         _GAUGE,
     ),
     Metric(

@@ -74,7 +74,7 @@ class LoadCost:
         is_measured: whether measurements decide about the others; if not, all load.
 
     Attributes:
-        loaded: bytes per second of loads, on one rank.
+        loaded: bytes per second of loads, on all ranks that the layout counts.
         computed: tokens per second of prefill.
     """
 
@@ -99,8 +99,7 @@ class LoadCost:
 
         Args:
             num_tokens: that need not be computed then.
-            num_bytes: counts what is to be copied on one rank; asked only if it
-                matters.
+            num_bytes: counts what is to be copied; asked only if it matters.
             now: seconds on the planner's clock.
         """
         if num_tokens < self._min_load_tokens:
@@ -116,7 +115,7 @@ class LoadCost:
 
 
 def load_bytes(index: Index, node: Node, local_tokens: int) -> int:
-    """Bytes that resuming at ``node`` copies on one rank, beyond a local prefix.
+    """Bytes that resuming at ``node`` copies, beyond a local prefix.
 
     The part of the checkpoint that lies in the local prefix is counted too: a little
     much, and known without a block table.
@@ -130,7 +129,7 @@ def load_bytes(index: Index, node: Node, local_tokens: int) -> int:
 
 
 def copied_bytes(layout: CacheLayout, copies: Iterable[BlockCopies]) -> int:
-    """Bytes that a job copies on one rank."""
+    """Bytes that a job copies, on all ranks that the layout counts."""
     return sum(
         len(copy.host_blocks) * layout.groups[copy.position].payload_bytes
         for copy in copies

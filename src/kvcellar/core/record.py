@@ -78,7 +78,7 @@ class LoadRecord:
     """A load in flight: the node it reads up to is pinned.
 
     Attributes:
-        num_bytes: that it copies on one rank.
+        num_bytes: that it copies, on all ranks together.
     """
 
     request_id: str

@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvcellar.attention import rule_for
-from kvcellar.config import Settings, rank_bytes
+from kvcellar.config import Settings, host_budget, rank_bytes
 from kvcellar.doctor.configuration import Configuration
 from kvcellar.errors import CellarError
 from kvcellar.index.capacity import TYPICAL_PROMPT_TOKENS, Capacity, capacity
 from kvcellar.layout.groups import CacheLayout, with_chosen_chunk
-from kvcellar.layout.host import plan_geometry
 from kvcellar.layout.models import ModelLayout, model_layout
+from kvcellar.layout.ranks import RanksGeometry, cut_ranks
 from kvcellar.plan.device import blocks_per_prompt
+from kvcellar.plan.host import asked_bytes
 from kvcellar.plan.make import served_layouts
 
 DEFAULT_STEP_TOKENS = 8192
@@ -23,7 +24,7 @@ _CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"  # GiB; Source: vllm/envs.py, vLLM 0.32
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """One rank's figures. Layouts are those of GPUs.
+    """Figures of a rank of the first pipeline stage. Layouts are those of GPUs.
 
     Attributes:
         model: the model's layout, of the first pipeline stage.
@@ -103,8 +104,9 @@ def size_up(
     if settings is not None:
         host_bytes = rank_bytes(settings, configuration.num_ranks)
         try:
-            geometry = plan_geometry(layout, host_bytes)
-            figures = capacity(layout, geometry, usual)
+            geometry = _geometry(model, settings, configuration.tensor_parallel)
+            host_bytes = asked_bytes(settings, geometry)[0]
+            figures = capacity(layout, geometry.ranks[0], usual)
         except CellarError as cause:
             problem = problem or str(cause)
     return (
@@ -146,6 +148,19 @@ def _model(configuration: Configuration) -> ModelLayout:
         tensor_parallel=configuration.tensor_parallel,
         pipeline_parallel=configuration.pipeline_parallel,
     )
+
+
+def _geometry(
+    model: ModelLayout, settings: Settings, tensor_parallel: int
+) -> RanksGeometry:
+    """The cut of all ranks' memory.
+
+    Raises:
+        CellarError: the chunk or the size cannot be used.
+    """
+    stages = served_layouts(model, settings)
+    ranks = [layout for layout in stages for _ in range(tensor_parallel)]
+    return cut_ranks(ranks, host_budget(settings))
 
 
 def _smallest_chunks(model: ModelLayout, settings: Settings | None) -> CacheLayout:

@@ -51,7 +51,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """Host memory of one rank of each engine shown, added up; payload bytes.
+    """Host memory of all ranks of the engines shown, added up; payload bytes.
 
     Attributes:
         chunk_bytes: of chunks.

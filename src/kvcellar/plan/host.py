@@ -138,7 +138,7 @@ def plan_host(
         for stage, layout in enumerate(layouts)
     )
     whole = capacity(server_layout(ranks), geometry.server, prompt_tokens)
-    asked = _asked_bytes(settings, geometry)
+    asked = asked_bytes(settings, geometry)
     return HostPlan(
         asked_bytes_by_stage=tuple(asked[::per_stage]),
         asked_bytes_per_server=_asked_bytes_per_server(settings, shape),
@@ -166,8 +166,12 @@ def _asked_bytes_per_server(settings: Settings, shape: ServerShape) -> int:
     return budget.num_bytes
 
 
-def _asked_bytes(settings: Settings, geometry: RanksGeometry) -> list[int]:
-    """Each rank's share: what it was given, or its part of what all were given."""
+def asked_bytes(settings: Settings, geometry: RanksGeometry) -> list[int]:
+    """Each rank's share: what it was given, or its part of what all were given.
+
+    Args:
+        geometry: the cut of the memory.
+    """
     ranks = geometry.ranks
     if geometry.are_even or settings.host_memory_bytes_per_rank is not None:
         return [rank_bytes(settings, len(ranks))] * len(ranks)

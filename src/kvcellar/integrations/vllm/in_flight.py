@@ -22,9 +22,9 @@ class Traffic:
     Attributes:
         num_jobs: jobs under way.
         num_blocks: blocks of all groups in them.
-        num_bytes: their payload bytes on one rank.
+        num_bytes: their payload bytes on all ranks.
         ended_blocks: blocks of jobs that ended well, since start.
-        ended_bytes: payload bytes of these on one rank.
+        ended_bytes: payload bytes of these on all ranks.
         num_ended: jobs that ended well, since start.
         num_failed: jobs that failed, since start.
         ended_seconds: from the decision to the last rank's report, of those that ended
@@ -48,7 +48,7 @@ class InFlight:
         clock: seconds on any steady clock.
 
     Attributes:
-        block_bytes: payload bytes of one block by layout position, one rank.
+        block_bytes: payload bytes of one block by layout position, all ranks.
         by_direction: the numbers.
     """
 

@@ -18,7 +18,7 @@ Where they came from: the device's own prefix cache, host memory, or computed ag
 A column is full where prompts began to run, blank where nothing did. The lowest row \
 is the load.
 
-[b]Host memory[/b] (one rank)
+[b]Host memory[/b] (all ranks)
 Chunks grow with a prompt; checkpoints let it be resumed. Once it is full something \
 goes for all that comes; "evicted before" among the reasons says what that costs.
 

@@ -141,7 +141,7 @@ def _planned(
     Source: EngineCore._initialize_kv_caches, v1/engine/core.py, vLLM 0.32. The number
     of blocks is given, so the memory passed in counts for nothing.
     """
-    workers = plan_ranks(vllm_config, by_rank)
+    workers = _plan_with_room(vllm_config, by_rank)
     for worker in workers:
         worker.kv_cache_layout = vllm_config.cache_config.kv_cache_layout
     scheduler = generate_scheduler_kv_cache_config(workers)
@@ -167,6 +167,23 @@ def _planned(
         hash_tokens,
         recipe.prompt_tokens,
     )
+
+
+def _plan_with_room(vllm_config: Any, by_rank: list[LayerSpecs]) -> list[Any]:
+    """Plan all ranks, with so many blocks more that the longest request fits each.
+
+    Blocks are counted for the whole model; a stage that lacks a group may need a few
+    more, since its pool is less wide.
+    """
+    cache_config = vllm_config.cache_config
+    first: int = cache_config.num_gpu_blocks_override
+    while True:
+        try:
+            return plan_ranks(vllm_config, by_rank)
+        except ValueError:
+            if len(by_rank) == 1 or cache_config.num_gpu_blocks_override > 2 * first:
+                raise
+            cache_config.num_gpu_blocks_override += first // 16 + 1
 
 
 def _adopt(vllm_config: Any, scheduler_config: Any) -> None:
