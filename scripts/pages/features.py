@@ -98,6 +98,15 @@ FEATURES = (
         (f"{_VLLM}/test_stats.py::test_several_api_servers_export_one_truth",),
     ),
     Feature(
+        "tensor and pipeline parallelism: ranks with equal and with different bytes",
+        (
+            "tests/testing/oracle/test_ranks.py"
+            "::test_a_random_run_reads_only_right_bytes_on_every_rank",
+            f"{_VLLM}/test_exchange.py"
+            "::test_processes_in_groups_get_all_values_in_rank_order",
+        ),
+    ),
+    Feature(
         "CUDA, one rank: copies on streams of their own, pinned host memory",
         (
             "tests/device/test_ordering.py"
