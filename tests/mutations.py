@@ -20,7 +20,7 @@ SUITES = (
     "tests/core tests/index tests/attention",
     "tests/layout tests/device tests/transfer tests/integrations/vllm "
     "--ignore tests/integrations/vllm/test_real_engine.py",
-    "tests/testing/oracle/test_oracle.py",
+    "tests/testing/oracle/test_ranks.py tests/testing/oracle/test_oracle.py",
 )
 
 
@@ -359,6 +359,60 @@ FAULTS = (
         "transfer/job_queue.py",
         "            self._share.leave()",
         "            pass",
+    ),
+    Fault(
+        "ranks: the fullest rank does not bound the slabs",
+        "layout/cut.py",
+        "return max(by_rank) if self._budget.is_per_rank else sum(by_rank)",
+        "return min(by_rank) if self._budget.is_per_rank else sum(by_rank)",
+    ),
+    Fault(
+        "ranks: each cuts its memory for itself",
+        "integrations/vllm/worker_side.py",
+        "plan = self._plan(facts)",
+        "plan = self._plan((self._own_facts,) * len(facts))",
+    ),
+    Fault(
+        "ranks: nobody compares the cuts",
+        "integrations/vllm/ranks.py",
+        "        if one.geometry == ours:\n",
+        "        if True:\n",
+    ),
+    Fault(
+        "ranks: a store is found at the first rank's report",
+        "integrations/vllm/jobs.py",
+        "            if not self._ranks_left[job_id]:\n",
+        "            if True:\n",
+    ),
+    Fault(
+        "ranks: a rank that tells twice counts twice",
+        "integrations/vllm/jobs.py",
+        "self._ranks_left[job_id] = left & ~ranks",
+        "self._ranks_left[job_id] = left & ~ranks & (left - 1)",
+    ),
+    Fault(
+        "ranks: a late report ends the engine",
+        "integrations/vllm/jobs.py",
+        "            if left is None:\n                continue\n",
+        "            if left is None:\n                raise KeyError(job_id)\n",
+    ),
+    Fault(
+        "ranks: one rank's success hides another's failure",
+        "integrations/vllm/messages.py",
+        "        self.failed |= other.failed\n",
+        "        self.failed &= other.failed\n",
+    ),
+    Fault(
+        "ranks: groups share cells that differ elsewhere",
+        "layout/ranks.py",
+        "classes.index(sizes) for sizes in by_position",
+        "[c[0] for c in classes].index(sizes[0]) for sizes in by_position",
+    ),
+    Fault(
+        "ranks: a rank that cannot start stays away",
+        "integrations/vllm/exchange.py",
+        "        exchange.gather(name, _Refusal(str(cause)))\n",
+        "",
     ),
     Fault(
         "leased leaf may go",
