@@ -74,6 +74,18 @@ def test_an_account_in_plain_words():
     assert f"{TEXT}\n\n{TEXT}" == twice
 
 
+def test_accounts_fit_a_terminal():
+    """A line that is too long goes on below, further to the right."""
+    for width in (60, 80):
+        folded = describe_accounts({"accounts": [ACCOUNT]}, width)
+        assert max(map(len, folded.splitlines())) <= width
+        assert TEXT.split() == folded.split()
+    assert "\n      length can be resumed" in describe_accounts(
+        {"accounts": [ACCOUNT]}, 80
+    )
+    assert TEXT == describe_accounts({"accounts": [ACCOUNT]}, 100)
+
+
 def test_a_prompt_without_misses_or_with_new_reasons():
     """All served has no computed line; a newer server's reason is shown as it is."""
     served = ACCOUNT | {"computed_tokens": 0, "misses": []}

@@ -72,10 +72,15 @@ def test_what_matters_comes_first(capsys):
 
 def test_text_fits_a_terminal():
     """But for commands, tables of groups and log lines, which are to be copied."""
-    text = text_of(plan_of("gemma-3-27b", tensor_parallel=2, device_memory="30GiB"))
     copied = ("  kvcellar serve", "  vllm serve", "  kvcellar: ", "  GPU KV")
-    long = [line for line in text.splitlines() if len(line) > 100]
-    assert [line for line in long if not line.startswith(copied)] == []
+    for width, model, options in itertools.product(
+        (80, 100),
+        ("gemma-3-27b", "deepseek-v4-flash"),
+        ({"device_memory": "30GiB"}, {}),
+    ):
+        plan = plan_of(model, tensor_parallel=2, **options)
+        long = [t for t in text_of(plan, width).splitlines() if len(t) > width]
+        assert [line for line in long if not line.startswith(copied)] == []
 
 
 def test_json_is_one_object_with_the_same_figures(capsys):

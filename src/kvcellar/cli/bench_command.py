@@ -4,6 +4,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from kvcellar.cli.parser import ParagraphFormatter
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,7 +32,7 @@ def add_parser(
         "bench",
         help="measure this machine's speeds for replay and plan",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -4,6 +4,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from kvcellar.cli.parser import ParagraphFormatter
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,13 +33,14 @@ def add_parser(
         help="show on this machine what kvcellar saves, and that nothing differs",
         usage="kvcellar demo [--tiny NAME | --model PATH] [option ...]",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     model = parser.add_mutually_exclusive_group()
     model.add_argument(
         "--tiny",
         choices=TINY_NAMES,
+        metavar="NAME",
         default=TINY_NAMES[0],
         help="tiny random model to make and use: sliding window (gemma3, the default), "
         "chunked local (llama4), full attention only (llama), recurrent state "

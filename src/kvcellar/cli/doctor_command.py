@@ -8,6 +8,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from kvcellar.cli.parser import ParagraphFormatter
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -38,7 +40,7 @@ def add_parser(
         help="look over this machine, a configuration and a running server",
         usage="kvcellar doctor [--server URL] [options] [-- serve arguments]",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--server", metavar="URL", help="ask this running server, too")

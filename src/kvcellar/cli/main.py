@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -17,13 +18,14 @@ from kvcellar.cli import (
     top_command,
     why_command,
 )
-from kvcellar.cli.parser import EXIT_USAGE, OneLineParser
+from kvcellar.cli.parser import EXIT_USAGE, OneLineParser, told
 from kvcellar.errors import CellarError, ConfigError
 
 EXIT_OK, EXIT_FAILED = 0, 1
 # Own checks refuse a negative value better than argparse, which takes it for an option.
 _CHECKED_BY_PLAN = {f"--{name}" for name in plan_command.VALUES}
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 _COMMANDS = (
     serve_command,
@@ -40,21 +42,27 @@ _COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 is success, 1 a failure, 2 a wrong use or setting, 130 an interruption; a server
-    that ends by itself passes on its own exit status.
+    0 is success, 1 a failure, 2 a wrong use or setting, 130 an interruption, 141 a
+    reader of the output that has gone; a server that ends by itself passes on its own
+    exit status.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = build_parser()
     options, vllm_arguments = parse(parser, given)
     _log_to_stderr()
     try:
-        return int(options.run(options, vllm_arguments))
+        exit_code = int(options.run(options, vllm_arguments))
+        sys.stdout.flush()  # here, where a reader that has gone is no surprise
+        return exit_code
     except ConfigError as error:
         return _fail(error, EXIT_USAGE)
     except CellarError as error:
         return _fail(error, EXIT_FAILED)
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:  # what reads the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -137,7 +145,7 @@ def _log_to_stderr() -> None:
 
 
 def _fail(reason: object, exit_code: int) -> int:
-    print(f"kvcellar: {reason}", file=sys.stderr)
+    print(told(reason), file=sys.stderr)
     return exit_code
 
 

@@ -5,6 +5,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
+from kvcellar.cli.parser import ParagraphFormatter
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -82,7 +84,7 @@ def add_parser(
         help="say what fits and what is wrong with the settings, before a start",
         usage="kvcellar plan --model NAME [--host-memory SIZE] [option ...]",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from kvcellar.cli.parser import ParagraphFormatter
 from kvcellar.cli.replay_options import GRID, GROUPS, SWITCHES, Option
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ Play a recorded trace through a simulated server, once for every combination of 
 sizes, policies and modes named, and tell what would have been found, how long users
 would have waited, what would have been copied and evicted, and why prompts were missed.
 
-  kvcellar replay conversation.jsonl.gz --model llama-3.1-8b --device-memory 40GiB \\
+  kvcellar replay trace.jsonl.gz --model llama-3.1-8b --device-memory 40GiB \\
       --host-memory 0,16GiB,64GiB,256GiB --mode eager,lazy --output report
 
 Decisions are made by the code that serves; the device and time are simulated. The same
@@ -35,7 +36,7 @@ def add_parser(
         usage="kvcellar replay --model NAME --device-memory SIZE,... --host-memory "
         "SIZE,... [option ...] TRACE",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -4,6 +4,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from kvcellar.cli.parser import ParagraphFormatter
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,7 +30,7 @@ def add_parser(
         help="start a vLLM server with kvcellar switched on",
         usage="kvcellar serve MODEL --host-memory SIZE [--mode MODE] [--] [vLLM ...]",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(

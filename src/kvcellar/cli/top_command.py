@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from kvcellar.cli.parser import ParagraphFormatter
 from kvcellar.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Show what a running server's cache does, live: where prompt tokens come from, ho
 host memory is, how fast copies are, why tokens were computed, which prefixes are busy.
 
   kvcellar top --server http://127.0.0.1:8000
-  kvcellar top --once              print one picture and end: for logs and bug reports
+  kvcellar top --once        print one picture and end, for a bug report
 
 The server must have been started with kvcellar serve, or with
 --middleware kvcellar.integrations.vllm.endpoint.StatusEndpoint. The live view needs
@@ -39,7 +40,7 @@ def add_parser(
         "top",
         help="show live what a running server's cache does",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -62,8 +63,8 @@ def add_parser(
     parser.add_argument(
         "--api-key",
         metavar="KEY",
-        default=os.environ.get("VLLM_API_KEY"),
-        help="for what is in front of the server (default: $VLLM_API_KEY)",
+        default=os.environ.get("KVCELLAR_API_KEY"),
+        help="for what is in front of the server (default: $KVCELLAR_API_KEY)",
     )
     parser.set_defaults(run=run, takes_vllm_arguments=False)
 

@@ -1,7 +1,12 @@
 """``kvcellar why``: its options, and printing one request's account."""
 
 import argparse
+import os
+import shutil
+import sys
 from typing import TYPE_CHECKING
+
+from kvcellar.cli.parser import ParagraphFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +32,7 @@ def add_parser(
         "why",
         help="say why a request's prompt tokens were computed, not served",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("request_id", metavar="REQUEST_ID", help="see above")
@@ -40,6 +45,12 @@ def add_parser(
     parser.add_argument(
         "--json", action="store_true", help="print the server's answer as JSON"
     )
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        default=os.environ.get("KVCELLAR_API_KEY"),
+        help="for what is in front of the server (default: $KVCELLAR_API_KEY)",
+    )
     parser.set_defaults(run=run, takes_vllm_arguments=False)
 
 
@@ -49,6 +60,10 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
 
     from kvcellar.monitor.why import describe_accounts, fetch_accounts
 
-    answer = fetch_accounts(options.server, options.request_id)
-    print(json.dumps(answer, indent=2) if options.json else describe_accounts(answer))
+    answer = fetch_accounts(options.server, options.request_id, options.api_key)
+    if options.json:
+        print(json.dumps(answer, indent=2))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        print(describe_accounts(answer, width))
     return 0

@@ -1,12 +1,14 @@
 """One request's account in plain words."""
 
+import textwrap
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kvcellar.monitor.fetch import base_url, fetch_json
+from kvcellar.monitor.fetch import base_url, fetch_json, key_headers
 from kvcellar.reasons import MEANINGS, MissReason
 
+_LEAST_WIDTH = 40
 _SOURCES = (
     ("device", "device_tokens", "on the device already"),
     ("host", "host_tokens", "loaded from host memory"),
@@ -14,19 +16,49 @@ _SOURCES = (
 )
 
 
-def fetch_accounts(server: str, request_id: str) -> dict[str, Any]:
+def fetch_accounts(
+    server: str, request_id: str, api_key: str | None = None
+) -> dict[str, Any]:
     """What a server says of a request.
+
+    Args:
+        server: its URL.
+        request_id: as the client or the log knows it.
+        api_key: for a proxy that wants one.
 
     Raises:
         CellarError: there is no server, or it does not know the request.
     """
     path = f"/kvcellar/why/{urllib.parse.quote(request_id, safe='')}"
-    return fetch_json(base_url(server), path)
+    return fetch_json(base_url(server), path, key_headers(api_key))
 
 
-def describe_accounts(answer: Mapping[str, Any]) -> str:
-    """The accounts of a request, one after the other."""
-    return "\n\n".join("\n".join(_describe(one)) for one in answer["accounts"])
+def describe_accounts(answer: Mapping[str, Any], width: int | None = None) -> str:
+    """The accounts of a request, one after the other.
+
+    Args:
+        answer: the server's.
+        width: of the terminal, in characters; None if there is none.
+    """
+    accounts = answer["accounts"]
+    return "\n\n".join(
+        "\n".join(_folded(text, width) for text in _describe(one)) for one in accounts
+    )
+
+
+def _folded(text: str, width: int | None) -> str:
+    """A line that is too long goes on below, further to the right."""
+    if width is None or len(text) <= width:
+        return text
+    margin = " " * (len(text) - len(text.lstrip()))
+    return textwrap.fill(
+        text.strip(),
+        max(width, _LEAST_WIDTH),
+        initial_indent=margin,
+        subsequent_indent=f"{margin}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _describe(account: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,8 @@ from kvcellar.plan.report.table import table
 from kvcellar.plan.timing import Timing
 from kvcellar.plan.words import count, duration, size
 
+_WIDE = 96  # characters of the widest row of groups
+
 
 def hits(figures: Figures) -> Iterator[str]:
     """Where prompts can be resumed, and what that costs."""
@@ -98,32 +100,36 @@ def modes(figures: Figures) -> Iterator[str]:
     )
 
 
-def groups(figures: Figures) -> Iterator[str]:
-    """One row per group."""
+def groups(figures: Figures, width: int) -> Iterator[str]:
+    """One row per group; a narrow terminal gets what each keeps, and no padding."""
     heading = ("", "layers", "span", "block", "bytes", "on device", "keeps")
-    rows = [
-        (
-            group.name,
-            f"{group.num_layers}",
-            "-" if group.span_tokens is None else f"{group.span_tokens:,}",
-            f"{group.tokens_per_block:,}",
-            size(group.block_bytes),
-            size(group.device_block_bytes),
-            _kept(group),
-        )
-        for group in figures.groups
-    ]
-    yield from table([heading, *rows], left=(0, 6))
+    is_wide = width >= _WIDE
+    rows = [heading, *(_group(group, with_blocks=is_wide) for group in figures.groups)]
+    if not is_wide:
+        rows = [(*row[:5], row[6]) for row in rows]
+    yield from table(rows, left=(0, len(rows[0]) - 1))
 
 
-def _kept(group: GroupFacts) -> str:
+def _group(group: GroupFacts, *, with_blocks: bool) -> tuple[str, ...]:
+    return (
+        group.name,
+        f"{group.num_layers}",
+        "-" if group.span_tokens is None else f"{group.span_tokens:,}",
+        f"{group.tokens_per_block:,}",
+        size(group.block_bytes),
+        size(group.device_block_bytes),
+        _kept(group, with_blocks=with_blocks),
+    )
+
+
+def _kept(group: GroupFacts, *, with_blocks: bool) -> str:
     if not group.is_kept:
         return "nothing: it cannot be found again"
     if group.chunk_bytes:
         return f"{size(group.chunk_bytes)}/chunk"
     if group.checkpoint_blocks:
-        blocks = count(group.checkpoint_blocks, "block")
-        return f"{size(group.checkpoint_bytes)}/checkpoint ({blocks})"
+        blocks = f" ({count(group.checkpoint_blocks, 'block')})" if with_blocks else ""
+        return f"{size(group.checkpoint_bytes)}/checkpoint{blocks}"
     return "nothing: no resume reads it"
 
 

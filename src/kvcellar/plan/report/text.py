@@ -25,12 +25,12 @@ def text_of(plan: Plan, width: int = WIDTH) -> str:
         wrapped(_headline(figures), width, "", ""),
         "\n".join(_findings(plan, width)),
         _section("run it", _commands(plan)),
-        _section(fits_title(figures), fits(figures)),
-        _section("how it multiplies", plan.products),
+        _prose(fits_title(figures), fits(figures), width),
+        _prose("how it multiplies", plan.products, width),
         _prose("hits", sections.hits(figures), width),
         _prose("load or recompute", sections.times(figures.timing), width),
         _prose("eager or lazy", sections.modes(figures), width),
-        _section("cache groups, one rank", sections.groups(figures)),
+        _section("cache groups, one rank", sections.groups(figures, width)),
         _section("the server's log will say", sections.log(figures)),
         _prose("notes", plan.notes, width),
     )
@@ -42,8 +42,14 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 
 def _prose(title: str, sentences: Iterable[str], width: int) -> str:
-    lines = [wrapped(sentence, width) for sentence in sentences]
+    lines = [_line(sentence, width) for sentence in sentences]
     return "\n".join([title, *lines]) if lines else ""
+
+
+def _line(text: str, width: int) -> str:
+    """As it is, blanks included, if it fits; else wrapped."""
+    line = f"  {text}"
+    return line if len(line) <= width else wrapped(text, width)
 
 
 def _title(figures: Figures) -> str:
