@@ -33,8 +33,8 @@ def add_parser(
     parser = subparsers.add_parser(
         "replay",
         help="say what host memory would do for a recorded trace",
-        usage="kvcellar replay --model NAME --device-memory SIZE,... --host-memory "
-        "SIZE,... [option ...] TRACE",
+        usage="kvcellar replay --model NAME --device-memory SIZE,...\n"
+        "                       --host-memory SIZE,... [option ...] TRACE",
         description=_DESCRIPTION,
         formatter_class=ParagraphFormatter,
         allow_abbrev=False,
