@@ -1,5 +1,7 @@
 """What the planner has decided, as series of ``kvcellar.metrics``."""
 
+from typing import Any
+
 from kvcellar.core.cost import LoadChoice
 from kvcellar.core.ledger import Ledger
 from kvcellar.core.offloader import Offloader
@@ -116,10 +118,15 @@ def read_all(offloader: Offloader, jobs: Jobs) -> dict[str, int]:
 
 
 class SchedulerCounts:
-    """What has changed since the last step."""
+    """What has changed since the last step.
+
+    The engine asks after every step in which anything happened, so series are compared
+    part by part, and accounts are only read when there is a new one.
+    """
 
     def __init__(self) -> None:
-        self._last: dict[str, int] = {}
+        self._last: dict[str, dict[str, int]] = {}
+        self._num_accounts = -1
         self._look_ups: list[float] = []
 
     def look_up_took(self, seconds: float) -> None:
@@ -130,18 +137,29 @@ class SchedulerCounts:
         self, offloader: Offloader, jobs: Jobs, num_bad_controls: int = 0
     ) -> CellarStats | None:
         """The differences and new samples; None when nothing changed."""
-        now = read_all(offloader, jobs)
-        now["kvcellar_bad_controls_total"] = num_bad_controls
-        samples = self._take_samples(jobs.in_flight)
-        if now == self._last and not samples:
-            return None
-        last, self._last = self._last, now
-        changed: dict[str, float | list[float]] = {
+        changed = self._changes("planner", read_planner(offloader))
+        num_accounts = sum(offloader.ledger.num_requests.values())
+        if num_accounts != self._num_accounts:
+            self._num_accounts = num_accounts
+            changed |= self._changes("ledger", read_ledger(offloader.ledger))
+        others = read_copies(jobs.in_flight)
+        others["kvcellar_overtaken_jobs_total"] = jobs.num_overtaken
+        others["kvcellar_bad_controls_total"] = num_bad_controls
+        changed |= self._changes("others", others)
+        changed |= self._take_samples(jobs.in_flight)
+        return CellarStats(data=changed) if changed else None
+
+    def _changes(self, part: str, now: dict[str, int]) -> dict[str, Any]:
+        """Increases of counters and new values of gauges in one part of all series."""
+        last = self._last.get(part, {})
+        if now == last:
+            return {}
+        self._last[part] = now
+        return {
             key: value if SERIES[key].is_gauge else value - last.get(key, 0)
             for key, value in now.items()
             if value != last.get(key)
         }
-        return CellarStats(data=changed | samples)
 
     def _take_samples(self, in_flight: InFlight) -> dict[str, list[float]]:
         look_ups, self._look_ups = self._look_ups, []
