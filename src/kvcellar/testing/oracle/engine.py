@@ -23,7 +23,7 @@ from kvcellar.integrations.vllm.kv_events import are_followed
 from kvcellar.testing.oracle.figures import OracleFigures
 from kvcellar.testing.oracle.follower import EventFollower
 from kvcellar.testing.oracle.layouts import OracleLayout
-from kvcellar.testing.oracle.loop import EngineLoop
+from kvcellar.testing.oracle.loop import EngineLoop, most_in_flight
 from kvcellar.testing.oracle.rows import Prompt
 from kvcellar.testing.oracle.runner import OracleRunner
 from kvcellar.testing.oracle.transfers import SeededTransfers
@@ -122,11 +122,23 @@ class SimulatedEngine:
             self._prompt_of,
             random.Random(f"{seed}/loop"),
             num_draft_tokens,
+            self._most_in_flight(has_drafter=bool(num_draft_tokens)),
         )
 
     def _prompt_of(self, request_id: str) -> Prompt:
         """A request's prefix as the engine knows it now."""
         raise NotImplementedError
+
+    def _most_in_flight(self, *, has_drafter: bool) -> int:
+        config = self.layout.vllm_config
+        is_async = config.scheduler_config.async_scheduling
+        num_stages = config.parallel_config.pipeline_parallel_size
+        # Without async scheduling, drafts come back with the step that made them.
+        if has_drafter and not is_async:
+            num_stages = 1
+        return most_in_flight(
+            num_stages=num_stages, is_async=is_async, is_v2=self._is_v2
+        )
 
     def _shake_hands(self) -> None:
         """What the engine core does before it serves."""

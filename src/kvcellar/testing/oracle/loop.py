@@ -13,16 +13,25 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from kvcellar.testing.oracle.rows import Prompt
 from kvcellar.testing.oracle.runner import OracleRunner
 
-# With async scheduling the engine keeps two steps under way.
-MOST_IN_FLIGHT = 2
+
+def most_in_flight(*, num_stages: int, is_async: bool, is_v2: bool) -> int:
+    """Steps that the engine keeps under way at once.
+
+    One for each pipeline stage, so that none is idle, and one more that is scheduled
+    ahead.
+    Source: VllmConfig.max_concurrent_batches, vLLM 0.32.
+    """
+    ahead = is_async and (is_v2 or num_stages == 1)
+    return num_stages + ahead
 
 
 class EngineLoop:
     """One engine's main loop, a call per turn of it.
 
     With an ``AsyncScheduler``, step n+1 is scheduled before the outcome of step n is
-    known. When the workers run a step, between its scheduling and its outcome, is up
-    to a coin: a device may be early or late, but keeps the order.
+    known; with several pipeline stages too, for other requests. When the workers run a
+    step, between its scheduling and its outcome, is up to a coin: a device may be
+    early or late, but keeps the order.
 
     Args:
         scheduler: the engine's.
@@ -30,6 +39,7 @@ class EngineLoop:
         prompt_of: a request's prefix as it is now, by request id.
         rng: tosses the coin.
         num_draft_tokens: that a drafter proposes per step.
+        num_in_flight: steps that are under way at once, at most.
 
     Attributes:
         num_ahead: steps that were scheduled before the last one's outcome was known.
@@ -43,12 +53,14 @@ class EngineLoop:
         prompt_of: Callable[[str], Prompt],
         rng: random.Random,
         num_draft_tokens: int,
+        num_in_flight: int,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._prompt_of = prompt_of
         self._rng = rng
         self._num_draft_tokens = num_draft_tokens
+        self._most_in_flight = num_in_flight
         self._in_flight: deque[Any] = deque()
         self.is_async = isinstance(scheduler, AsyncScheduler)
         self.num_ahead = 0
@@ -66,7 +78,7 @@ class EngineLoop:
 
     def turn(self) -> tuple[Any, dict[int, Any]]:
         """One turn: what was scheduled, if anything was, and the outcomes by client."""
-        if self.is_async:
+        if self._most_in_flight > 1:
             return self._overlapping_turn()
         output = self._schedule()
         return output, self._take_outcome()
@@ -84,7 +96,7 @@ class EngineLoop:
             can_go_on = output.total_num_scheduled_tokens or (
                 self._scheduler.has_requests()
             )
-            if len(self._in_flight) < MOST_IN_FLIGHT and can_go_on:
+            if len(self._in_flight) < self._most_in_flight and can_go_on:
                 return output, {}
         elif not self._in_flight:
             return None, {}
