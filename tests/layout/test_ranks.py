@@ -189,6 +189,13 @@ def test_a_group_that_a_rank_lacks_costs_it_nothing() -> None:
     assert geometry.server.num_slabs >= 2 * MIN_SLABS_PER_CLASS
 
 
+def test_a_rank_with_nothing_to_keep_maps_next_to_nothing() -> None:
+    """Its stage has scratch layers only: a byte per slab, since no memory is empty."""
+    geometry = cut_ranks([layout_of(300, 200), layout_of(0, 0)], HostBudget(10**7))
+    first, second = mapped(geometry)
+    assert geometry.server.num_slabs == second < first / 1000
+
+
 def test_groups_share_a_class_only_if_their_cells_are_equal_on_every_rank() -> None:
     """Equal on rank 0 is not enough, and equal sums are not either."""
     ranks = [layout_of(100, 100, 50), layout_of(100, 50, 100)]

@@ -103,9 +103,9 @@ class _Search:
         return tuple(multiple * self._largest // weight for weight in self._weights)
 
     def slabs(self, cells: Sequence[int]) -> tuple[int, ...]:
-        """Bytes of a slab on each rank."""
+        """Bytes of a slab on each rank; one where a rank has nothing of any class."""
         return tuple(
-            max(count * size for count, size in zip(cells, sizes, strict=True))
+            max(1, *(n * size for n, size in zip(cells, sizes, strict=True)))
             for sizes in self._by_rank
         )
 
