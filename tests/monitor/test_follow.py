@@ -38,6 +38,19 @@ def test_an_engine_that_left_is_missing():
     assert not any(one.is_missing for one in follower.engines.values())
 
 
+def test_reset_forgets_engines_that_left():
+    """They may never come back; what is there still has something to show."""
+    both = answer(engine(1, number=0), engine(1, number=1))
+    follower = followed(both, answer(engine(2, number=1)))
+    follower.reset()
+    assert [1] == list(follower.engines)
+    follower.answered(answer(engine(1, number=5)), 9.0)
+    for one in follower.engines.values():
+        one.is_missing = True
+    follower.reset()
+    assert 1 == len(follower.engines)
+
+
 def test_what_is_no_status_changes_nothing():
     """The last picture stays."""
     follower = followed(answer(engine(1)))

@@ -121,7 +121,8 @@ def _show(follower: "Follower", fetch: "Fetch", interval_seconds: float) -> None
     from kvcellar.monitor.top.app import TopApp
     from kvcellar.monitor.top.session import Session
 
-    TopApp(Session(follower, Poller(fetch), interval_seconds)).run()
+    # Without the mouse, so that the terminal's own selection goes on working.
+    TopApp(Session(follower, Poller(fetch), interval_seconds)).run(mouse=False)
 
 
 def _print(follower: "Follower", fetch: "Fetch", options: argparse.Namespace) -> None:

@@ -60,7 +60,10 @@ class Follower:
         self._failure = clean(reason)
 
     def reset(self) -> None:
-        """Let all windows begin now."""
+        """Let all windows begin now; engines that have left are forgotten."""
+        left = [number for number, one in self.engines.items() if one.is_missing]
+        for number in left[: len(self.engines) - 1]:  # one stays, to show something
+            del self.engines[number]
         for followed in self.engines.values():
             followed.history.reset()
 

@@ -102,11 +102,12 @@ def test_help_opens_and_closes():
     play(script)
 
 
-def test_q_ends_it():
-    """At once, whatever the server does."""
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_it_ends_at_once(key):
+    """Whatever the server does; also from the help page with the second key."""
 
     async def script(app, pilot):
-        await pilot.press("q")
+        await pilot.press(key)
 
     assert 0 == play(script).return_code
 

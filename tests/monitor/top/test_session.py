@@ -93,6 +93,17 @@ def test_reset_lets_the_window_begin_now(session):
     assert 0 == session.view(80, 0.0).sources.total
 
 
+def test_reset_shows_all_if_the_engine_shown_has_left(poller):
+    """And nothing fails."""
+    both = answer(engine(1, tokens()), engine(1, tokens(), number=1))
+    session = Session(followed(both, answer(engine(2, tokens()))), poller, 1.0)
+    session.next_engine()
+    session.next_engine()
+    assert 1 == session.view(80, 0.0).server.engine
+    session.reset()
+    assert session.view(80, 0.0).server.engine is None
+
+
 def test_engines_go_round(session, poller):
     """All, each alone, all; one engine is always all."""
     session.next_engine()

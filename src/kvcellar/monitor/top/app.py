@@ -30,6 +30,7 @@ class TopApp(App[None]):
     CSS = "Footer { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("p", "key('pause')", "Pause"),
         Binding("r", "key('reset')", "Reset"),
         Binding("w", "key('next_window')", "Window"),

@@ -79,8 +79,10 @@ class Session:
         self._next_poll = 0.0
 
     def reset(self) -> None:
-        """Let the window begin now."""
+        """Let the window begin now; engines that have left are forgotten."""
         self.follower.reset()
+        if self._engine not in self.follower.engines:
+            self._engine = None
 
     def next_window(self) -> None:
         """A minute, ten minutes, since start."""
