@@ -84,6 +84,20 @@ def test_panels_fold(width, height, num_engines, names):
         assert 1 == len({sum(place.height for place in column) for column in row})
 
 
+def test_the_window_is_named():
+    """As it was asked for, or how much of that is known yet."""
+    titles = [
+        (RECORDED, 60.0, "Prompt tokens, last 60 s ─"),
+        (RECORDED, 600.0, "Prompt tokens, last 97 s (of 10 min) ─"),
+        (RECORDED, None, "Prompt tokens, since start ─"),
+        (NEW, 60.0, "Prompt tokens, last 0 s (of 60 s) ─"),
+    ]
+    for follower, seconds, title in titles:
+        view = make_view(follower, Wish(window_seconds=seconds), NOW)
+        lines = draw(view, 80, 24, has_colour=False)
+        assert title in "\n".join(plain(one) for one in lines)
+
+
 def test_a_silent_server_is_greyed():
     """The last picture stays, all in one style, and the first line says why."""
     lines = picture(RECORDED, 80, 23, now=7.0)

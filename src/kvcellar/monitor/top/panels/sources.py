@@ -36,9 +36,10 @@ def window_words(view: View) -> str:
     """What rates and shares are taken over."""
     if view.wished_seconds is None:
         return "since start"
-    known = f"last {span(view.window_seconds)}"
-    is_short = view.window_seconds < _NEARLY * view.wished_seconds
-    return f"{known} (of {span(view.wished_seconds)})" if is_short else known
+    wished = span(view.wished_seconds)
+    if view.window_seconds >= _NEARLY * view.wished_seconds:
+        return f"last {wished}"
+    return f"last {span(view.window_seconds)} (of {wished})"
 
 
 def _bar(view: View, width: int, *, has_colour: bool) -> Line:
