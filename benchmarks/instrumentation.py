@@ -56,7 +56,7 @@ class Size:
     prompt_tokens: int = 65_536
     num_prompts: int = 9
     num_turns: int = 6
-    engine_rounds: int = 9
+    engine_rounds: int = 6
 
 
 QUICK = Size(4, 8, 8192, 3, 2, 0)
