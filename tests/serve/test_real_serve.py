@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import kvcellar
+from kvcellar.bench.serving import measure_serving
 from kvcellar.cli.main import main
+from kvcellar.demo.client import Client
 from kvcellar.demo.metrics import parse_metrics
 from kvcellar.demo.tiny import ensure_tiny
 from kvcellar.monitor.fetch import fetch_json
-from kvcellar.serve.address import free_port
+from kvcellar.serve.address import address_of_url, free_port
 from kvcellar.serve.group import wait_until_empty
 
 pytestmark = pytest.mark.engine
@@ -73,8 +75,8 @@ def complete(url: str, model: str, request_id: str, **fields: object) -> None:
 
 def test_metrics_status_and_why_over_http(capsys: pytest.CaptureFixture[str]):
     """Prompt tokens add up to vLLM's own count on ``/metrics``, the status has them
-    too, ``why`` finds each request by the id that its client gave it, and the doctor
-    finds nothing wrong with the server."""
+    too, ``why`` finds each request by the id that its client gave it, the doctor
+    finds nothing wrong with the server, and its speeds can be measured."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with serving(port) as process:
@@ -93,6 +95,9 @@ def test_metrics_status_and_why_over_http(capsys: pytest.CaptureFixture[str]):
         capsys.readouterr()
         main(["doctor", "--server", url, "--json"])
         examined = json.loads(capsys.readouterr().out)
+        speeds = measure_serving(
+            Client(address_of_url(url), model), [64, 1800], 2048, lambda length: None
+        )
         group_id = group_of_server(process.pid)
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
@@ -106,6 +111,11 @@ def test_metrics_status_and_why_over_http(capsys: pytest.CaptureFixture[str]):
     computed = samples.total("kvcellar_missed_tokens_total")
     assert tokens["computed"] == computed
     assert samples.total("kvcellar_transfer_bytes_sum", direction="store") > 0
+    # Whatever the machine's load, thirty times the prompt takes longer.
+    first, last = speeds.points
+    assert (64, 1800) == (first.num_tokens, last.num_tokens)
+    assert 0 < first.ttft_seconds < last.ttft_seconds
+    assert speeds.decode_seconds_per_token > 0
     told = {entry["check"]: entry["severity"] for entry in examined["checks"]}
     for check in ("server", "server-version", "server-connector", "server-settings"):
         assert told[check] == "ok", examined
