@@ -14,7 +14,9 @@ from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
 from kvcellar.layout.groups import AttentionKind, CacheLayout
 
 DATA = Path(__file__).parents[2] / "data"
-MODELS = sorted(path.stem for path in DATA.glob("*.json"))
+MODELS = sorted(
+    path.stem for path in DATA.glob("*.json") if "kv_cache_groups" in path.read_text()
+)
 FULL, WINDOW = AttentionKind.FULL, AttentionKind.WINDOW
 CHUNKED, STATE = AttentionKind.CHUNKED, AttentionKind.STATE
 

@@ -11,6 +11,7 @@ import pytest
 
 from kvcellar.errors import IncompatibleError
 from kvcellar.integrations.vllm.translate import layout_from_kv_cache_config
+from kvcellar.layout.host import plan_geometry
 
 COMMON = {
     "block_size": 16,
@@ -44,9 +45,11 @@ def cache(*specs, **group_changes):
 
 
 def translate(config, hash_tokens=16, alignment=16):
-    return layout_from_kv_cache_config(
+    """As an engine of one rank plans."""
+    layout = layout_from_kv_cache_config(
         config, hash_block_tokens=hash_tokens, alignment_tokens=alignment
     )
+    plan_geometry(layout, 2**30)
 
 
 FULL = spec("FullAttentionSpec")
@@ -70,9 +73,9 @@ CHANGES = [
         "no bytes",
         spec("FullAttentionSpec", unpadded_page_size_bytes=0, page_size_bytes=0),
         {},
-        ("payload_bytes=0",),
+        ("holds no bytes",),
     ),
-    ("no layers", FULL, {"layer_names": []}, ("payload_bytes=0",)),
+    ("no layers", FULL, {"layer_names": []}, ("holds no bytes",)),
     (
         "a block that the hash cuts",
         spec("FullAttentionSpec", block_size=24),
