@@ -24,6 +24,7 @@ DEFAULT_LEASE_SHARE = 0.25
 TENANT_NAMES = ("cache_salt", "tag")
 EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "lhd", "adaptive")
 ADMISSIONS = ("all", "second-touch")
+SHARINGS = ("auto", "on", "off")
 PLACEMENTS = ("geometric", "fixed", "junctions", "turn-end", "prompt-end")
 
 _UNIT_BYTES = {
@@ -97,6 +98,10 @@ class Settings:
         tenant_share: most host memory, as a share, that one tenant's requests may fill;
             no bound if not set.
         tenant_by: what names the tenant of a request; one of ``TENANT_NAMES``.
+        share_replicated: whether ranks of one machine that hold the same bytes keep one
+            copy in host memory: ``"auto"`` where the engine declares it and the machine
+            allows it, ``"on"`` also for KV heads that ranks repeat, and then a start
+            where nothing can be shared is refused, ``"off"`` never.
         dead_state: whether state that no resumed layer reads is left out, on the
             models for which that is proven.
         status_socket: whether the engine answers ``kvcellar why``, ``top`` and
@@ -123,6 +128,7 @@ class Settings:
     lease_share: float = DEFAULT_LEASE_SHARE
     tenant_share: float | None = None
     tenant_by: str = "cache_salt"
+    share_replicated: str = "auto"
     dead_state: bool = True
     status_socket: bool = True
     allow_untested_vllm: bool = False
@@ -270,9 +276,22 @@ def rank_bytes(settings: Settings, world_size: int) -> int:
     return settings.host_memory_bytes // world_size
 
 
-def describe_host_memory(settings: Settings, world_size: int) -> str:
-    """The multiplication behind :func:`rank_bytes`, for the start-up log."""
+def describe_host_memory(
+    settings: Settings, world_size: int, num_sharing: int = 1
+) -> str:
+    """The multiplication behind :func:`rank_bytes`, for the start-up log.
+
+    Args:
+        num_sharing: ranks that keep one copy of the same bytes.
+    """
     per_rank = rank_bytes(settings, world_size)
+    if num_sharing > 1:
+        arena, count = per_rank * num_sharing, world_size // num_sharing
+        return (
+            f"{count} arena(s), each shared by {num_sharing} ranks that hold the same "
+            f"bytes, x {arena} bytes ({arena / 2**30:.2f} GiB) = {count * arena} bytes "
+            f"({count * arena / 2**30:.2f} GiB) of host memory"
+        )
     return (
         f"{world_size} rank(s) x {per_rank} bytes ({per_rank / 2**30:.2f} GiB) = "
         f"{world_size * per_rank} bytes "
@@ -368,6 +387,7 @@ _KEYS: dict[str, tuple[str, Reader]] = {
     "max_store_tokens": ("max_store_tokens", _int_from(0)),
     "max_offload_tokens": ("max_store_tokens", _int_from(0)),
     "store_decoded": ("store_decoded", _switch),
+    "share_replicated": ("share_replicated", _one_of(*SHARINGS)),
     "dead_state": ("dead_state", _switch),
     "status_socket": ("status_socket", _switch),
     ALLOW_KEY: ("allow_untested_vllm", _switch),

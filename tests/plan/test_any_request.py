@@ -49,7 +49,7 @@ def test_a_plan_holds_together_or_says_why_not(options):
     for stage in host.stages:
         assert host.num_prompts * stage.prompt_bytes <= stage.arena_bytes
         assert host.num_chunks * stage.chunk_bytes <= stage.arena_bytes
-    assert host.arena_bytes_per_rank <= host.asked_bytes_per_rank
+    assert host.arena_bytes_per_rank <= host.asked_bytes_per_rank * host.num_sharing
     assert host.arena_bytes_in_total <= shape.num_nodes * host.arena_bytes_per_node
     if host.are_ranks_even:
         on_nodes = shape.num_nodes * host.arena_bytes_per_node

@@ -73,6 +73,12 @@ def add_parser(
 
 def _add_server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--share-replicated",
+        choices=("auto", "on", "off"),
+        help="whether ranks that hold the same bytes keep one copy (default: the "
+        "connector's own)",
+    )
+    parser.add_argument(
         "--host-memory",
         metavar="SIZE",
         default="1GiB",
@@ -110,6 +116,7 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
             seed=options.seed,
             keep_logs=options.keep_logs,
             num_ranks=options.tensor_parallel,
+            share_replicated=options.share_replicated,
         )
     )
     print(report.to_json() if options.json else table_of(report))

@@ -42,6 +42,7 @@ class DemoSettings:
 
     Attributes:
         num_ranks: processes that share the model by tensor parallelism.
+        share_replicated: the connector's setting of that name.
     """
 
     tiny_name: str | None
@@ -52,6 +53,7 @@ class DemoSettings:
     seed: int
     keep_logs: bool
     num_ranks: int = 1
+    share_replicated: str | None = None
 
 
 def run_demo(settings: DemoSettings) -> Report:
@@ -107,6 +109,7 @@ class _Stage:
             model=str(self.target.path),
             host_memory_bytes=host_memory_bytes,
             mode=self.settings.mode,
+            share_replicated=self.settings.share_replicated,
             vllm_arguments=self.target.vllm_arguments(
                 free_port(), self.settings.num_ranks
             ),

@@ -15,6 +15,7 @@ from kvcellar.layout.ranks import RanksGeometry, cut_ranks
 from kvcellar.plan.device import blocks_per_prompt
 from kvcellar.plan.host import asked_bytes
 from kvcellar.plan.make import served_layouts
+from kvcellar.plan.sharing import num_sharing_ranks
 
 DEFAULT_STEP_TOKENS = 8192
 """Source: default of ``--max-num-batched-tokens`` on large GPUs, vLLM 0.32."""
@@ -31,7 +32,9 @@ class Sizing:
         layout: what kvcellar keeps of it, in the chunks that the settings ask for.
         smallest_chunk_tokens: the smallest chunk that the model allows.
         figures: what fits into host memory; None where the settings leave it open.
-        host_bytes: one rank's share of host memory; None as before.
+        num_sharing: ranks that keep one copy of what all of them hold.
+        host_bytes: host memory of one arena: a rank's share, or those of all ranks that
+            share it; None as before.
         problem: why the chunk or the size cannot be used; empty if they can.
         prompt_tokens: a usual prompt, in whole chunks.
         max_tokens: longest request that the server takes.
@@ -42,6 +45,7 @@ class Sizing:
     layout: CacheLayout
     smallest_chunk_tokens: int
     figures: Capacity | None
+    num_sharing: int
     host_bytes: int | None
     problem: str
     prompt_tokens: int
@@ -100,9 +104,14 @@ def size_up(
     layout, problem = _chunked(smallest, settings)
     limit = configuration.number("--max-model-len") or model.max_model_tokens
     usual = min(configuration.prompt_tokens or TYPICAL_PROMPT_TOKENS, limit)
-    host_bytes, figures = None, None
+    host_bytes, figures, num_sharing = None, None, 1
     if settings is not None:
-        host_bytes = rank_bytes(settings, configuration.num_ranks)
+        try:
+            per_node = configuration.num_local_ranks
+            num_sharing = num_sharing_ranks(model, settings, per_node)
+        except CellarError as cause:
+            problem = problem or str(cause)
+        host_bytes = rank_bytes(settings, configuration.num_ranks) * num_sharing
         try:
             geometry = _geometry(model, settings, configuration.tensor_parallel)
             host_bytes = asked_bytes(settings, geometry)[0]
@@ -115,6 +124,7 @@ def size_up(
             layout=layout,
             smallest_chunk_tokens=smallest.chunk_tokens,
             figures=figures,
+            num_sharing=num_sharing,
             host_bytes=host_bytes,
             problem=problem,
             prompt_tokens=max(usual // layout.chunk_tokens, 1) * layout.chunk_tokens,

@@ -24,26 +24,33 @@ def describe_server(
         layouts: one per rank, in rank order.
         geometry: their cut.
     """
+    num_sharing = geometry.num_sharing
     if geometry.are_even:
         figures = capacity(layouts[0], geometry.ranks[0])
+        whose = f"per {num_sharing} ranks" if num_sharing > 1 else "per rank"
         return [
-            describe_host_memory(settings, len(layouts)),
-            *describe(figures).splitlines(),
+            describe_host_memory(settings, len(layouts), num_sharing),
+            *describe(figures, whose).splitlines(),
         ]
-    figures = capacity(server_layout(layouts), geometry.server)
+    figures = capacity(server_layout(layouts[::num_sharing]), geometry.server)
     whose = f"in all {len(layouts)} ranks"
     return [
-        describe_shares(geometry.ranks),
+        describe_shares(geometry.arenas, num_sharing),
         *_describe_waste(geometry.server),
         *describe(figures, whose).splitlines(),
     ]
 
 
-def describe_shares(ranks: Sequence[HostGeometry]) -> str:
-    """What ranks map that hold different bytes, neighbours with equal ones together."""
-    sizes = [rank.arena_bytes for rank in ranks]
+def describe_shares(arenas: Sequence[HostGeometry], num_sharing: int = 1) -> str:
+    """What ranks map that hold different bytes, neighbours with equal ones together.
+
+    Args:
+        num_sharing: ranks that share each arena.
+    """
+    sizes = [arena.arena_bytes for arena in arenas]
     runs = [(size, len(list(run))) for size, run in itertools.groupby(sizes)]
-    parts = " + ".join(f"{count} rank(s) x {_both(size)}" for size, count in runs)
+    what = f"arena(s) of {num_sharing} ranks" if num_sharing > 1 else "rank(s)"
+    parts = " + ".join(f"{count} {what} x {_both(size)}" for size, count in runs)
     return f"{parts} = {_both(sum(sizes))} of host memory, by the bytes each rank holds"
 
 

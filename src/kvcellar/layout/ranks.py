@@ -22,11 +22,18 @@ class RanksGeometry:
 
     Attributes:
         ranks: each rank's part, in rank order; they differ in bytes only.
-        server: the same with the bytes of all ranks together, for counting.
+        server: the same with the bytes of all arenas together, for counting.
+        num_sharing: consecutive ranks that share an arena; 1 if each has its own.
     """
 
     ranks: tuple[HostGeometry, ...]
     server: HostGeometry
+    num_sharing: int = 1
+
+    @property
+    def arenas(self) -> tuple[HostGeometry, ...]:
+        """Each arena once, in rank order."""
+        return self.ranks[:: self.num_sharing]
 
     @property
     def are_even(self) -> bool:
@@ -34,36 +41,45 @@ class RanksGeometry:
         return all(geometry == self.ranks[0] for geometry in self.ranks)
 
 
-def cut_ranks(layouts: Sequence[CacheLayout], budget: HostBudget) -> RanksGeometry:
+def cut_ranks(
+    layouts: Sequence[CacheLayout], budget: HostBudget, num_sharing: int = 1
+) -> RanksGeometry:
     """Cut the memory of all ranks alike.
 
     Groups share a size class only if their cells are equal on every rank. Where ranks
     share one memory, each gets what its slabs need, so a rank with more bytes per token
     gets more. Where each has its own, the fullest rank decides, and the others leave
-    some of theirs alone.
+    some of theirs alone. Ranks that share an arena put their memory together and hold
+    their bytes once.
 
     Args:
         layouts: one per rank, in rank order, alike but for bytes.
         budget: what there is.
+        num_sharing: consecutive ranks that share an arena, since they hold the same.
 
     Raises:
         ConfigError: the memory cannot hold one slab per size class.
         IncompatibleError: no rank holds a byte of some group.
     """
+    layouts = layouts[::num_sharing]
+    if budget.is_per_rank:
+        budget = dataclasses.replace(budget, num_bytes=budget.num_bytes * num_sharing)
     server = server_layout(layouts)
     for group in server.groups:
-        refuse_empty(group, len(layouts))
+        refuse_empty(group, len(layouts) * num_sharing)
     positions = range(len(server.groups))
     by_position = [tuple(rank.cell_bytes(p) for rank in layouts) for p in positions]
     classes = sorted(set(by_position), key=lambda sizes: (sum(sizes), sizes))
     class_of = tuple(classes.index(sizes) for sizes in by_position)
     cut = choose_cut(classes, budget)
     ranks = tuple(
-        make_geometry(layout, cut, rank, class_of)
-        for rank, layout in enumerate(layouts)
+        made
+        for arena, layout in enumerate(layouts)
+        for made in [make_geometry(layout, cut, arena, class_of)] * num_sharing
     )
     whole = Cut(cut.cells_per_slab, (sum(cut.slab_bytes),), cut.num_slabs)
-    return RanksGeometry(ranks, make_geometry(server, whole, 0, class_of))
+    counted = make_geometry(server, whole, 0, class_of)
+    return RanksGeometry(ranks, counted, num_sharing)
 
 
 def server_layout(

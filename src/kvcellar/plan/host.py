@@ -33,7 +33,9 @@ class HostPlan:
     Attributes:
         asked_bytes_by_stage: one rank's share of what was asked for, in each stage.
         asked_bytes_per_server: what was asked for, of one replica's ranks.
-        arena_bytes_per_rank: what the fullest rank maps: whole slabs of its share.
+        num_sharing: ranks that keep one copy of what all of them hold, in one arena.
+        arena_bytes_per_rank: what the fullest rank maps: whole slabs of its share, or
+            of the shares of all ranks that share an arena.
         arena_bytes_per_node: of all ranks on the fullest machine, all replicas'.
         arena_bytes_per_server: of one replica's ranks.
         arena_bytes_in_total: of all replicas.
@@ -52,6 +54,7 @@ class HostPlan:
 
     asked_bytes_by_stage: tuple[int, ...]
     asked_bytes_per_server: int
+    num_sharing: int
     arena_bytes_per_rank: int
     arena_bytes_per_node: int
     arena_bytes_per_server: int
@@ -109,7 +112,9 @@ def server_bytes_for(
         server = rounded_up(wanted)
         settings = Settings(host_memory_bytes=server)
         with contextlib.suppress(ConfigError):  # not even a slab for each size of cell
-            found = plan_host(layouts, settings, shape, host.prompt_tokens)
+            found = plan_host(
+                layouts, settings, shape, host.prompt_tokens, host.num_sharing
+            )
             if found.num_prompts >= num_prompts:
                 return server
         wanted += wanted // _GROWTH + 1
@@ -120,28 +125,32 @@ def plan_host(
     settings: Settings,
     shape: ServerShape,
     prompt_tokens: int,
+    num_sharing: int = 1,
 ) -> HostPlan:
     """Cut and count the memory of every rank.
 
     Args:
         layouts: of one rank of each pipeline stage.
         prompt_tokens: length of the typical prompt.
+        num_sharing: consecutive ranks that share an arena.
 
     Raises:
         ConfigError: the memory is too small for the model.
     """
     per_stage = shape.tensor_parallel
     ranks = [layout for layout in layouts for _ in range(per_stage)]
-    geometry = cut_ranks(ranks, host_budget(settings))
+    geometry = cut_ranks(ranks, host_budget(settings), num_sharing)
     stages = tuple(
         capacity(layout, geometry.ranks[stage * per_stage], prompt_tokens)
         for stage, layout in enumerate(layouts)
     )
-    whole = capacity(server_layout(ranks), geometry.server, prompt_tokens)
+    held = server_layout(ranks[::num_sharing])
+    whole = capacity(held, geometry.server, prompt_tokens)
     asked = asked_bytes(settings, geometry)
     return HostPlan(
         asked_bytes_by_stage=tuple(asked[::per_stage]),
         asked_bytes_per_server=_asked_bytes_per_server(settings, shape),
+        num_sharing=num_sharing,
         arena_bytes_per_rank=max(stage.arena_bytes for stage in stages),
         arena_bytes_per_node=_fullest_node(geometry, shape),
         arena_bytes_per_server=whole.arena_bytes,
@@ -176,14 +185,14 @@ def asked_bytes(settings: Settings, geometry: RanksGeometry) -> list[int]:
     if geometry.are_even or settings.host_memory_bytes_per_rank is not None:
         return [rank_bytes(settings, len(ranks))] * len(ranks)
     total = settings.host_memory_bytes
-    slab = geometry.server.slab_bytes
-    return [total * rank.slab_bytes // slab for rank in ranks]
+    slabs = geometry.server.slab_bytes * geometry.num_sharing
+    return [total * rank.slab_bytes // slabs for rank in ranks]
 
 
 def _fullest_node(geometry: RanksGeometry, shape: ServerShape) -> int:
     """Bytes of the machine with most; each has ranks that follow each other."""
-    sizes = [rank.arena_bytes for rank in geometry.ranks] * shape.data_parallel
-    step = shape.ranks_per_node
+    sizes = [arena.arena_bytes for arena in geometry.arenas] * shape.data_parallel
+    step = max(shape.ranks_per_node // geometry.num_sharing, 1)
     return max(sum(sizes[at : at + step]) for at in range(0, len(sizes), step))
 
 

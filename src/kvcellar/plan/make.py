@@ -11,6 +11,7 @@ from kvcellar.plan.groups import groups_of
 from kvcellar.plan.host import HostPlan, checked_settings, plan_host
 from kvcellar.plan.modes import ModeAdvice, advise_mode
 from kvcellar.plan.request import PlanRequest
+from kvcellar.plan.sharing import num_sharing_ranks
 from kvcellar.plan.timing import Timing, plan_timing
 from kvcellar.plan.units import Units, units_of
 from kvcellar.plan.words import size
@@ -31,7 +32,8 @@ def make_figures(request: PlanRequest) -> Figures:
     longest = _longest_context(request, model)
     prompt_tokens = request.traffic.prompt_tokens_within(longest)
     layouts = served_layouts(model, settings)
-    host = plan_host(layouts, settings, request.shape, prompt_tokens)
+    num_sharing = num_sharing_ranks(model, settings, request.shape.ranks_per_node)
+    host = plan_host(layouts, settings, request.shape, prompt_tokens, num_sharing)
     _check_nodes(request, host)
     units = units_of(layouts[0])
     device = _device(request, model, longest, prompt_tokens)

@@ -47,7 +47,7 @@ def advise_mode(
         device_bytes_per_prompt: of each GPU, that keep one typical prompt.
     """
     rank_bytes = max(stage.prompt_bytes for stage in host.stages)
-    num_in_host = host.asked_bytes_per_rank / rank_bytes
+    num_in_host = host.asked_bytes_per_rank * host.num_sharing / rank_bytes
     threshold = int(num_in_host / LAZY_BELOW * device_bytes_per_prompt)
     if device is None:
         return ModeAdvice("eager", None, None, None, threshold)

@@ -26,9 +26,14 @@ def notes_of(figures: Figures) -> tuple[str, ...]:
 
 
 def _identical_ranks(figures: Figures) -> Iterator[str]:
-    num = figures.model.num_identical_ranks
-    if num > 1:
-        held = figures.host.asked_bytes_per_server
+    num, sharing = figures.model.num_identical_ranks, figures.host.num_sharing
+    held = figures.host.asked_bytes_per_server
+    if sharing > 1:
+        yield (
+            f"The {sharing} ranks that hold the same bytes keep one copy of them: "
+            f"{size(held)} hold what {size(held * sharing)} would in copies."
+        )
+    elif num > 1:
         yield (
             f"The {num} ranks of a stage hold the same bytes and each keeps its own "
             f"copy: {size(held)} hold what {size(held // num)} would once."
@@ -48,8 +53,9 @@ def _raised_blocks(model: ModelLayout) -> Iterator[str]:
 
 def _slabs(figures: Figures) -> Iterator[str]:
     host = figures.host
-    used, asked = host.arena_bytes_per_rank, host.asked_bytes_per_rank
-    whose = "each rank's"
+    used = host.arena_bytes_per_rank
+    asked = host.asked_bytes_per_rank * host.num_sharing
+    whose = "each arena's" if host.num_sharing > 1 else "each rank's"
     if not host.are_ranks_even:
         used, asked = host.arena_bytes_per_server, host.asked_bytes_per_server
         whose = "all ranks'"

@@ -55,6 +55,7 @@ def _node_product(host: HostPlan, shape: ServerShape) -> str:
 
 def prompt_products(host: HostPlan) -> tuple[str, ...]:
     """What one prompt takes on a rank of each stage whose bytes differ."""
+    whose = f"{host.num_sharing} ranks" if host.num_sharing > 1 else "rank"
     lines = []
     for stage in dict.fromkeys(host.stages):
         num_chunks = stage.prompt_tokens // stage.chunk_tokens
@@ -62,7 +63,7 @@ def prompt_products(host: HostPlan) -> tuple[str, ...]:
         checkpoint = f" + {size(tail)} of checkpoint" if tail else ""
         lines.append(
             f"{count(num_chunks, 'chunk')} x {size(stage.chunk_bytes)}{checkpoint} = "
-            f"{size(stage.prompt_bytes)} per prompt and rank"
+            f"{size(stage.prompt_bytes)} per prompt and {whose}"
         )
     return tuple(lines)
 

@@ -19,17 +19,23 @@ class ServeSettings:
             starts vLLM without kvcellar, which the demo compares with.
         mode: when chunks are stored, such as ``"eager"``.
         vllm_arguments: handed to vLLM as they are.
+        share_replicated: the connector's setting of that name; None leaves it out.
     """
 
     model: str
     host_memory_bytes: int | None
     mode: str = "eager"
     vllm_arguments: tuple[str, ...] = ()
+    share_replicated: str | None = None
 
 
 def extra_config(settings: ServeSettings) -> dict[str, object]:
     """The settings in the form the connector reads them."""
-    return {"host_memory": settings.host_memory_bytes, "mode": settings.mode}
+    extra: dict[str, object] = {"host_memory": settings.host_memory_bytes}
+    extra["mode"] = settings.mode
+    if settings.share_replicated is not None:
+        extra["share_replicated"] = settings.share_replicated
+    return extra
 
 
 def transfer_config(settings: ServeSettings) -> dict[str, object]:

@@ -20,6 +20,9 @@ def find_shares(facts: Facts) -> Iterator[Finding]:
         f"{format_bytes(share)} per rank x TP {configuration.tensor_parallel} x PP "
         f"{configuration.pipeline_parallel} = {format_bytes(server)} of host memory"
     )
+    num_sharing = facts.sizing.num_sharing if facts.sizing is not None else 1
+    if num_sharing > 1:
+        words += f", of which each {num_sharing} ranks share theirs"
     replicas = configuration.num_replicas
     if replicas > 1:
         words += f" x DP {replicas} = {format_bytes(server * replicas)} in all"

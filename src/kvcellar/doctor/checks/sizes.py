@@ -83,7 +83,7 @@ def find_device(facts: Facts) -> Iterator[Finding]:
 
 def _twice_the_device(sizing: Sizing, num_ranks: int) -> str:
     prompts = _TWICE * (sizing.num_device_prompts or 0)
-    num_bytes = prompts * sum(sizing.prompt_bytes) * num_ranks
+    num_bytes = prompts * sum(sizing.prompt_bytes) * num_ranks // sizing.num_sharing
     return f"host_memory of {format_bytes(num_bytes)} or more, twice the device"
 
 
@@ -94,7 +94,10 @@ def find_rounding(facts: Facts) -> Iterator[Finding]:
         return
     mapped, asked = sizing.figures.arena_bytes, sizing.host_bytes
     unused = (asked - mapped) / asked
-    words = f"{format_bytes(asked)} per rank asked for, {format_bytes(mapped)} mapped"
+    whose = f"{sizing.num_sharing} ranks" if sizing.num_sharing > 1 else "rank"
+    words = (
+        f"{format_bytes(asked)} per {whose} asked for, {format_bytes(mapped)} mapped"
+    )
     if unused <= _ROUNDING_NOTED:
         yield ok(f"{words}: nothing is rounded up")
         return

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvcellar.layout.groups import CacheLayout
     from kvcellar.layout.host import HostGeometry
     from kvcellar.tiers.memory import HostMemory
+    from kvcellar.transfer.arena_share import ArenaShare
 
 
 @dataclass(frozen=True)
@@ -59,20 +60,28 @@ class OpenDevice:
     release: Callable[[float], bool]
 
 
-def open_device(place: Place, kv_caches: "Mapping[str, torch.Tensor]") -> OpenDevice:
+def open_device(
+    place: Place,
+    kv_caches: "Mapping[str, torch.Tensor]",
+    share: "ArenaShare | None" = None,
+) -> OpenDevice:
     """Open the device that the tensors lie on.
+
+    Args:
+        share: this rank's part in the arena, if several ranks share it.
 
     Raises:
         IncompatibleError: regions and layout disagree about a group's bytes.
     """
     cache = next(iter(kv_caches.values()))
     if cache.device.type == "cpu":
-        return _on_processor(place)
+        return _on_processor(place, share)
     driver = open_driver(cache, place.memory.array, engine_operator())
-    return on_accelerator(place, driver, PageProvider(_near_node(cache.device)))
+    provider = PageProvider(_near_node(cache.device))
+    return on_accelerator(place, driver, provider, share)
 
 
-def _on_processor(place: Place) -> OpenDevice:
+def _on_processor(place: Place, share: "ArenaShare | None") -> OpenDevice:
     device = CpuDevice(
         place.layout,
         place.geometry,
@@ -80,15 +89,21 @@ def _on_processor(place: Place) -> OpenDevice:
         num_blocks=place.num_blocks,
         host_address=place.memory.address,
     )
-    return OpenDevice(device, TransferEngine(device), lambda _: True)
+    return OpenDevice(device, TransferEngine(device, share), lambda _: True)
 
 
-def on_accelerator(place: Place, driver: "Driver", prepare: "Prepare") -> OpenDevice:
+def on_accelerator(
+    place: Place,
+    driver: "Driver",
+    prepare: "Prepare",
+    share: "ArenaShare | None" = None,
+) -> OpenDevice:
     """Copies on streams of their own, while host memory is being pinned.
 
     Args:
         driver: the accelerator.
         prepare: has the kernel provide pages before they are pinned.
+        share: this rank's part in the arena, if several ranks share it.
 
     Raises:
         IncompatibleError: regions and layout disagree about a group's bytes.
@@ -103,7 +118,7 @@ def on_accelerator(place: Place, driver: "Driver", prepare: "Prepare") -> OpenDe
         driver=driver,
     )
     pinning = PinningThread(memory, driver, prepare)
-    return OpenDevice(device, StreamEngine(device), pinning.close)
+    return OpenDevice(device, StreamEngine(device, share), pinning.close)
 
 
 def engine_operator() -> "BatchOperator | None":

@@ -90,9 +90,11 @@ class RankHandshake(KVConnectorHandshakeMetadata):
         settings: that it was started with.
         facts: of all ranks, in rank order.
         geometry: how it cut its own host memory.
+        num_sharing: consecutive ranks that share an arena.
     """
 
     rank: int
     settings: Settings
     facts: tuple[RankFacts, ...]
     geometry: HostGeometry
+    num_sharing: int = 1

@@ -35,7 +35,7 @@ class ServerPlan:
     """What all ranks agree on.
 
     Attributes:
-        layout: with the bytes of all ranks together.
+        layout: with the bytes of all ranks together, those that are shared once.
         ranks: the same with each rank's own bytes, in rank order.
         geometry: one cut of host memory for all.
     """
@@ -59,24 +59,30 @@ def find_facts(
 
 
 def plan_server(
-    facts: Sequence[RankFacts], settings: Settings, ranks_per_stage: int
+    facts: Sequence[RankFacts],
+    settings: Settings,
+    ranks_per_stage: int,
+    num_sharing: int = 1,
 ) -> ServerPlan:
     """One layout and one cut for all ranks. Pure: every half gets the same.
 
     Args:
         facts: in rank order.
         ranks_per_stage: tensor-parallel ranks.
+        num_sharing: consecutive ranks of a stage that share an arena.
 
     Raises:
         ConfigError: the host memory is too small, or the chunk does not fit the model.
         IncompatibleError: the ranks cannot be served by one plan.
     """
-    layout = server_layout([one.layout for one in facts], ranks_per_stage)
+    held_once = [one.layout for one in facts[::num_sharing]]
+    layout = server_layout(held_once, ranks_per_stage // num_sharing)
     layout = with_chosen_chunk(layout, settings.chunk_tokens, settings.blocks_per_chunk)
     if settings.dead_state:
         layout = with_proven_dead_states(layout, _agreed_ratios(facts))
     ranks = tuple(rank_layout(layout, one.layout) for one in facts)
-    return ServerPlan(layout, ranks, cut_ranks(ranks, host_budget(settings)))
+    geometry = cut_ranks(ranks, host_budget(settings), num_sharing)
+    return ServerPlan(layout, ranks, geometry)
 
 
 def _agreed_ratios(facts: Sequence[RankFacts]) -> dict[int, int]:

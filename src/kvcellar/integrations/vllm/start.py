@@ -20,6 +20,7 @@ from kvcellar.integrations.vllm.ranks import (
     plan_server,
 )
 from kvcellar.integrations.vllm.setup import declared_layout
+from kvcellar.integrations.vllm.sharing import num_identical_ranks
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.ranks import server_layout
 
@@ -49,7 +50,8 @@ def build_planner(
     """
     ranks_per_stage = vllm_config.parallel_config.tensor_parallel_size
     facts = _facts(vllm_config, kv_cache_config, handshakes)
-    plan = plan_server(facts, settings, ranks_per_stage)
+    num_sharing = _num_sharing(vllm_config, kv_cache_config, settings, handshakes)
+    plan = plan_server(facts, settings, ranks_per_stage, num_sharing)
     # Behind MultiConnector another one of ours may have told, with its own memory.
     if all(told.settings == settings for told in handshakes.values()):
         check_cut(handshakes, plan)
@@ -83,6 +85,25 @@ def _facts(
     own = declared_layout(vllm_config, kv_cache_config, payload_bytes)
     _refuse_other_units(own, told)
     return facts
+
+
+def _num_sharing(
+    vllm_config: "VllmConfig",
+    kv_cache_config: "KVCacheConfig",
+    settings: Settings,
+    handshakes: Mapping[tuple[int, int], RankHandshake],
+) -> int:
+    """Ranks that share an arena: that only they know for certain."""
+    told = {one.num_sharing for one in handshakes.values() if one.settings == settings}
+    if len(told) == 1:
+        return told.pop()
+    if told or num_identical_ranks(vllm_config, kv_cache_config, settings) > 1:
+        raise IncompatibleError(
+            "not every rank has told whether it shares its arena with others; name "
+            "kvcellar's connector first in MultiConnector, or set share_replicated to "
+            '"off"'
+        )
+    return 1
 
 
 def _refuse_other_units(ours: CacheLayout, told: CacheLayout) -> None:

@@ -1,5 +1,6 @@
 """The copying half: one instance per rank, on the worker's main thread."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -25,9 +26,11 @@ from kvcellar.integrations.vllm.messages import (
 )
 from kvcellar.integrations.vllm.ranks import ServerPlan, find_facts, plan_server
 from kvcellar.integrations.vllm.regions import group_regions
+from kvcellar.integrations.vllm.sharing import num_identical_ranks, share_arena
 from kvcellar.integrations.vllm.stats import CellarStats, WorkerCounts
 from kvcellar.tiers.memory import HostMemory
 from kvcellar.transfer.jobs import CopyJob, Direction, JobResult
+from kvcellar.transfer.joining import Joined
 
 if TYPE_CHECKING:
     import torch
@@ -104,9 +107,13 @@ class WorkerSide:
         self._kv_cache_config = kv_cache_config
         self._parallel = vllm_config.parallel_config
         self._own_facts = find_facts(vllm_config, kv_cache_config)
+        self._num_identical = num_identical_ranks(
+            vllm_config, kv_cache_config, self._settings
+        )
         if self._parallel.pipeline_parallel_size == 1:
             # All ranks are like this one: what cannot be cut is refused at once.
-            self._plan((self._own_facts,) * self._parallel.world_size)
+            num_ranks = self._parallel.world_size
+            self._plan((self._own_facts,) * num_ranks, self._num_identical)
         self._handshake: RankHandshake | None = None
         self.exchange: Exchange | None = None
         self._memory: HostMemory | None = None
@@ -140,11 +147,15 @@ class WorkerSide:
             return self._own_facts
 
         facts = tuple(gather_or_refuse(exchange, "cache of each rank", find))
-        plan = self._plan(facts)
+        joined = share_arena(exchange, self._num_identical, self._settings)
+        num_sharing = self._num_identical if joined else 1
+        plan = self._plan(facts, num_sharing)
         geometry = plan.geometry.ranks[exchange.rank]
-        self._handshake = RankHandshake(exchange.rank, self._settings, facts, geometry)
+        self._handshake = RankHandshake(
+            exchange.rank, self._settings, facts, geometry, num_sharing
+        )
         self._kv_caches = kv_caches  # their memory is copied by address
-        self._memory = self._allocate(plan.geometry, exchange.rank)
+        self._memory = self._allocate(plan.geometry, exchange.rank, joined)
         place = Place(
             plan.ranks[exchange.rank],
             geometry,
@@ -152,21 +163,30 @@ class WorkerSide:
             self._kv_cache_config.num_blocks,
             self._memory,
         )
-        self._opened = open_device(place, kv_caches)
+        share = joined.share if joined else None
+        self._opened = open_device(place, kv_caches, share)
         self.device, self.transfers = self._opened.device, self._opened.transfers
 
-    def _plan(self, facts: tuple[RankFacts, ...]) -> ServerPlan:
+    def _plan(self, facts: tuple[RankFacts, ...], num_sharing: int) -> ServerPlan:
         ranks_per_stage = self._parallel.tensor_parallel_size
-        return plan_server(facts, self._settings, ranks_per_stage)
+        return plan_server(facts, self._settings, ranks_per_stage, num_sharing)
 
-    def _allocate(self, geometry: "RanksGeometry", rank: int) -> HostMemory:
+    def _allocate(
+        self, geometry: "RanksGeometry", rank: int, joined: Joined | None
+    ) -> HostMemory:
         """This rank's arena, if the machine has room for those of all its ranks."""
         replicas = max(self._parallel.data_parallel_size_local, 1)
         num_local = self._parallel.local_world_size
         first = rank // num_local * num_local  # a machine has ranks that follow
-        local = geometry.ranks[first : first + num_local]
+        local = geometry.ranks[first : first + num_local : geometry.num_sharing]
         machine_bytes = replicas * sum(one.arena_bytes for one in local)
-        return HostMemory(geometry.ranks[rank], machine_bytes=machine_bytes)
+        own = geometry.ranks[rank]
+        if joined is None:
+            return HostMemory(own, machine_bytes=machine_bytes)
+        try:
+            return HostMemory(own, machine_bytes=machine_bytes, file=joined.file)
+        finally:
+            os.close(joined.file)  # the mapping keeps it
 
     def handshake(self) -> RankHandshake:
         """What all ranks hold, as this one has heard, and its own cut."""

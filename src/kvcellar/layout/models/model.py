@@ -11,7 +11,7 @@ from kvcellar.layout.models.config import ModelConfig
 from kvcellar.layout.models.families import model_layers
 from kvcellar.layout.models.families.parts import ModelLayers
 from kvcellar.layout.models.grouping import Group, group_layers
-from kvcellar.layout.models.layer import CacheForm
+from kvcellar.layout.models.layer import AttentionCache, CacheForm
 from kvcellar.layout.models.options import ServingOptions
 from kvcellar.layout.models.plan import (
     GroupPlan,
@@ -62,6 +62,8 @@ class ModelLayout:
         options: how the model is served.
         num_identical_ranks: tensor-parallel ranks that the engine declares to hold the
             same bytes; 1 where each holds its own.
+        num_repeating_ranks: tensor-parallel ranks that hold the same bytes because they
+            repeat a KV head, which the engine does not declare; 1 for none.
         stages: the same figures for each pipeline stage.
     """
 
@@ -76,6 +78,7 @@ class ModelLayout:
     cache_dtype: str
     options: ServingOptions
     num_identical_ranks: int
+    num_repeating_ranks: int
     stages: tuple[StageLayout, ...]
 
     @property
@@ -143,8 +146,23 @@ def plan_model(config: ModelConfig, options: ServingOptions) -> ModelLayout:
         cache_dtype=model.cache_dtype,
         options=options,
         num_identical_ranks=tensor if model.are_ranks_identical else 1,
+        num_repeating_ranks=_num_repeating_ranks(config, model, tensor),
         stages=stages,
     )
+
+
+def _num_repeating_ranks(
+    config: ModelConfig, model: ModelLayers, tensor_parallel: int
+) -> int:
+    """Ranks that repeat each KV head, if every layer has one head on each rank."""
+    caches = [layer.cache for layer in model.layers]
+    if not all(isinstance(c, AttentionCache) and c.num_heads == 1 for c in caches):
+        return 1
+    if any(cache.form in _LATENT_FORMS for cache in caches):
+        return 1
+    queries = config.integer("num_attention_heads")
+    total = config.integer("num_key_value_heads", "num_kv_heads", default=queries)
+    return max(tensor_parallel // total, 1)
 
 
 def _stages(

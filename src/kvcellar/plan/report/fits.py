@@ -47,7 +47,8 @@ def _device_row(name: str, memory: int, prompts: int, tokens: int) -> _Row:
 
 def _host_rows(figures: Figures) -> Iterator[_Row]:
     host, shape = figures.host, figures.shape
-    yield _host_row(figures, "host, per rank", host.arena_bytes_per_rank, 1)
+    whose = f"per {host.num_sharing} ranks" if host.num_sharing > 1 else "per rank"
+    yield _host_row(figures, f"host, {whose}", host.arena_bytes_per_rank, 1)
     if shape.ranks_per_server > 1:
         yield _host_row(figures, "host, per server", host.arena_bytes_per_server, 1)
     if shape.num_nodes > 1:
