@@ -107,6 +107,15 @@ FEATURES = (
         ),
     ),
     Feature(
+        "tensor parallelism through the server, ranks with the same bytes on one arena",
+        (
+            "tests/demo/test_real_demo.py"
+            "::test_returning_conversations_are_served_exactly",
+            "tests/transfer/test_shared_processes.py"
+            "::test_every_rank_loads_what_was_stored_and_it_is_there_once",
+        ),
+    ),
+    Feature(
         "CUDA, one rank: copies on streams of their own, pinned host memory",
         (
             "tests/device/test_ordering.py"

@@ -65,6 +65,7 @@ _MORE = {
     "mode": "[which suits](operate.md#eager-or-lazy)",
     "eviction_policy": "[why](benchmarks.md#defaults)",
     "placement": "[which is which](replay.md#placements)",
+    "share_replicated": "[how](ranks.md#ranks-that-hold-the-same-bytes)",
     "lease_share": "[leases](requests.md)",
     "tenant_by": "[tenants](requests.md)",
     "status_socket": "[status](status.md)",

@@ -28,12 +28,20 @@ def folder() -> Iterator[Path]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "mode", "ranks"),
-    [("gemma3", "eager", 1), ("qwen3-next", "lazy", 1), ("gemma3", "eager", 2)],
+    [
+        ("gemma3", "eager", 1),
+        ("qwen3-next", "lazy", 1),
+        ("gemma3", "eager", 2),
+        ("gemma3-mqa", "eager", 2),
+    ],
 )
 def test_returning_conversations_are_served_exactly(
     name: str, mode: str, ranks: int, folder: Path
 ):
-    """Evicted conversations come from the host, equal to device hits."""
+    """Evicted conversations come from the host, equal to device hits.
+
+    Ranks that hold the same bytes do so with one copy in host memory.
+    """
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
@@ -41,8 +49,9 @@ def test_returning_conversations_are_served_exactly(
     }
     command = [sys.executable, "-m", "kvcellar", "demo", "--json", "--keep-logs"]
     command += ["--tiny", name, "--mode", mode, "--conversations", "6"]
+    share = "on" if name == "gemma3-mqa" else "auto"
     done = subprocess.run(
-        [*command, "--tensor-parallel", str(ranks)],
+        [*command, "--tensor-parallel", str(ranks), "--share-replicated", share],
         env=environment,
         capture_output=True,
         text=True,
@@ -56,5 +65,6 @@ def test_returning_conversations_are_served_exactly(
     assert report["eviction"]["found_tokens"] == 0
     (logs,) = folder.iterdir()
     log = (logs / "with-kvcellar.log").read_text(errors="replace")
+    assert ("each shared by 2 ranks" in log) == (share == "on")
     said, _, _ = log.partition("[shutdown]")  # vLLM's processes do not end in step
     assert [line for line in said.splitlines() if ALARM.search(line)] == []

@@ -271,3 +271,24 @@ def test_ranks_that_see_another_group_are_refused() -> None:
         "rank 0 sees window group 1 of 64 tokens",
     ):
         server_layout([first, other])
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(1, 9)] * 2), min_size=1, max_size=3),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_ranks_that_share_are_cut_like_one_with_all_their_memory(
+    stages, num_sharing, is_per_rank
+):
+    """Their bytes are there once, so they hold as much as their memory together."""
+    alone = [layout_of(*payloads) for payloads in stages]
+    ranks = [layout for layout in alone for _ in range(num_sharing)]
+    budget = HostBudget(40_000, is_per_rank=is_per_rank)
+    times = num_sharing if is_per_rank else 1
+    whole = HostBudget(40_000 * times, is_per_rank=is_per_rank)
+    shared = cut_ranks(ranks, budget, num_sharing)
+    expected = cut_ranks(alone, whole)
+    assert expected.ranks == shared.arenas == shared.ranks[::num_sharing]
+    assert expected.server == shared.server
+    assert len(shared.ranks) == len(ranks)

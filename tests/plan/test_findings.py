@@ -67,9 +67,11 @@ def test_a_chunk_names_the_group_that_sets_it():
 
 
 def test_ranks_that_hold_the_same_bytes_are_named():
-    """Each keeps its own copy, so eight ranks hold what one would."""
-    planned = plan_of("deepseek-v3", tensor_parallel=8, host_memory="64GiB")
-    assert any("hold what 8 GiB would once" in note for note in planned.notes)
+    """They hold eight times as much as copies, or what one would if all keep one."""
+    base = {"tensor_parallel": 8, "host_memory": "64GiB"}
+    for share, said in (("auto", "hold what 512 GiB would"), ("off", "what 8 GiB")):
+        planned = plan_of("deepseek-v3", **base, share_replicated=share)
+        assert any(said in note for note in planned.notes)
 
 
 @pytest.mark.parametrize(

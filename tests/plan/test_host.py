@@ -12,6 +12,7 @@ from kvcellar.index.slabs import SlabAllocator
 from kvcellar.layout.host import plan_geometry
 from kvcellar.layout.models import MODEL_NAMES, model_layout
 from kvcellar.plan.host import server_bytes_for
+from kvcellar.plan.report.text import text_of
 from kvcellar.plan.shape import ServerShape
 
 GIB, MIB = 2**30, 2**20
@@ -26,8 +27,14 @@ def test_the_log_lines_are_those_of_the_connectors_code(name):
     if model.compressor_ratios:
         layout = model.without_dead_state.layout
     chosen = Settings(host_memory_bytes=256 * GIB)
-    figures = capacity(layout, plan_geometry(layout, rank_bytes(chosen, 2)))
-    expected = [describe_host_memory(chosen, 2), *describe(figures).splitlines()]
+    num_sharing = model.num_identical_ranks
+    arena_bytes = rank_bytes(chosen, 2) * num_sharing
+    figures = capacity(layout, plan_geometry(layout, arena_bytes))
+    whose = "per 2 ranks" if num_sharing == 2 else "per rank"
+    expected = [
+        describe_host_memory(chosen, 2, num_sharing),
+        *describe(figures, whose).splitlines(),
+    ]
     assert expected == list(planned.figures.host.log_lines)
 
 
@@ -173,3 +180,33 @@ def test_uneven_nodes_are_refused():
     """Three machines cannot share four ranks."""
     with pytest.raises(ConfigError, match="nodes=3 cannot share 4 ranks"):
         ServerShape(tensor_parallel=4, num_nodes=3)
+
+
+def test_ranks_that_hold_the_same_bytes_hold_them_once():
+    """DeepSeek on four ranks: four times as many prompts as with copies, and said."""
+    once = plan_of("deepseek-v3", host_memory="8GiB", tensor_parallel=4)
+    alone = plan_of("deepseek-v3", host_memory="8GiB")
+    assert once.figures.host.num_prompts == alone.figures.host.num_prompts
+    assert once.figures.host.arena_bytes_per_server <= 8 * GIB
+    assert once.figures.host.num_sharing == 4
+    text = text_of(once, width=200)
+    assert "1 arena(s), each shared by 4 ranks that hold the same bytes, x" in text
+    assert "8 GiB hold what 32 GiB would in copies" in text
+
+
+def test_ranks_on_two_machines_share_by_machine():
+    """Each machine keeps a copy; alone on its machine, each rank does, and is told."""
+    pairs = plan_of("deepseek-v3", host_memory="8GiB", tensor_parallel=4, nodes=2)
+    assert pairs.figures.host.num_sharing == 2
+    apart = plan_of("deepseek-v3", host_memory="8GiB", tensor_parallel=4, nodes=4)
+    assert apart.figures.host.num_sharing == 1
+    assert "each keeps its own copy" in text_of(apart, width=200)
+
+
+def test_repeated_heads_are_shared_on_request():
+    """One KV head on two ranks, with the setting; refused where nothing repeats."""
+    options = {"host_memory": "1GiB", "share_replicated": "on"}
+    found = plan_of("gemma-3-270m", tensor_parallel=2, **options)
+    assert found.figures.host.num_sharing == 2
+    with pytest.raises(ConfigError, match="nothing to share: no two ranks of llama"):
+        plan_of("llama-3.1-8b", tensor_parallel=2, **options)

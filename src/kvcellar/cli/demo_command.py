@@ -74,8 +74,9 @@ def add_parser(
 def _add_server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--share-replicated",
+        metavar="WHEN",
         choices=("auto", "on", "off"),
-        help="whether ranks that hold the same bytes keep one copy (default: the "
+        help="auto, on or off: one copy of what ranks hold alike (default: the "
         "connector's own)",
     )
     parser.add_argument(

@@ -53,6 +53,7 @@ OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "mode": ("MODE", "eager or lazy (default: what suits)"),
         "chunk-tokens": ("N", "tokens per chunk (default: the smallest that fits)"),
         "blocks-per-chunk": ("N", "the same in smallest chunks, instead"),
+        "share-replicated": ("X", "auto, on or off: one copy of what ranks hold alike"),
     },
     "speed": {
         "gpu": ("NAME", "assume the speeds of a100, b200, h100 (default), h200, l40s"),

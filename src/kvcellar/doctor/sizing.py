@@ -113,8 +113,10 @@ def size_up(
             problem = problem or str(cause)
         host_bytes = rank_bytes(settings, configuration.num_ranks) * num_sharing
         try:
-            geometry = _geometry(model, settings, configuration.tensor_parallel)
-            host_bytes = asked_bytes(settings, geometry)[0]
+            geometry = _geometry(
+                model, settings, configuration.tensor_parallel, num_sharing
+            )
+            host_bytes = asked_bytes(settings, geometry)[0] * num_sharing
             figures = capacity(layout, geometry.ranks[0], usual)
         except CellarError as cause:
             problem = problem or str(cause)
@@ -161,7 +163,7 @@ def _model(configuration: Configuration) -> ModelLayout:
 
 
 def _geometry(
-    model: ModelLayout, settings: Settings, tensor_parallel: int
+    model: ModelLayout, settings: Settings, tensor_parallel: int, num_sharing: int
 ) -> RanksGeometry:
     """The cut of all ranks' memory.
 
@@ -170,7 +172,7 @@ def _geometry(
     """
     stages = served_layouts(model, settings)
     ranks = [layout for layout in stages for _ in range(tensor_parallel)]
-    return cut_ranks(ranks, host_budget(settings))
+    return cut_ranks(ranks, host_budget(settings), num_sharing)
 
 
 def _smallest_chunks(model: ModelLayout, settings: Settings | None) -> CacheLayout:

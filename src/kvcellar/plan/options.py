@@ -54,7 +54,7 @@ def request_of(options: Options) -> PlanRequest:
 
 def _extra_config(options: Options) -> dict[str, object]:
     """The connector's settings, under the names and of the types that it reads."""
-    words = ("host_memory", "host_memory_per_rank", "mode")
+    words = ("host_memory", "host_memory_per_rank", "mode", "share_replicated")
     extra = {name: options.get(name) for name in words}
     extra |= {name: _whole(options, name) for name in _CHUNK_NAMES}
     return {name: value for name, value in extra.items() if value is not None}

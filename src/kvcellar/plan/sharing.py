@@ -1,5 +1,7 @@
 """Which ranks will keep one copy of what they all hold, by the connector's rules."""
 
+import math
+
 from kvcellar.config import Settings
 from kvcellar.errors import ConfigError
 from kvcellar.layout.models import ModelLayout
@@ -8,7 +10,7 @@ from kvcellar.layout.models import ModelLayout
 def num_sharing_ranks(
     model: ModelLayout, settings: Settings, ranks_per_node: int
 ) -> int:
-    """Consecutive ranks that share an arena; 1 if each has its own.
+    """Consecutive ranks of one node that share an arena; 1 if each has its own.
 
     Whether the system lets processes share memory shows only at a start.
 
@@ -20,12 +22,10 @@ def num_sharing_ranks(
     found = model.num_identical_ranks
     if found == 1 and settings.share_replicated == "on":
         found = model.num_repeating_ranks
-    fits = ranks_per_node % found == 0
-    if settings.share_replicated == "on" and (found == 1 or not fits):
-        reason = f"no two ranks of {model.name} hold the same bytes"
-        if found > 1:
-            reason = f"the {found} ranks that hold the same bytes are on several nodes"
+    found = math.gcd(found, ranks_per_node)
+    if found == 1 and settings.share_replicated == "on":
         raise ConfigError(
-            f'share_replicated="on" cannot be done: {reason}; set it to "auto"'
+            f'share_replicated="on" has nothing to share: no two ranks of {model.name} '
+            'on one node hold the same bytes; set it to "auto"'
         )
-    return found if fits else 1
+    return found

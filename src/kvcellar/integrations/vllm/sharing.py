@@ -8,6 +8,7 @@ Source: kv_cache_groups_tp_replicas in v1/core/kv_cache_utils.py, and QKVParalle
 in model_executor/layers/linear.py, vLLM 0.32: ranks that repeat a head are neighbours.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 from vllm.logger import init_logger
@@ -30,21 +31,25 @@ def num_identical_ranks(
 ) -> int:
     """Consecutive tensor-parallel ranks that are to share an arena; 1 for none.
 
+    Those that hold the same bytes and are on one machine, which has ranks that follow.
+
     Raises:
-        ConfigError: sharing is asked for, and no two ranks hold the same bytes.
+        ConfigError: sharing is asked for, and no two ranks of a machine hold the same
+            bytes.
     """
     if settings.share_replicated == "off":
         return 1
-    declared = int(getattr(kv_cache_config, "kv_tp_replicas", 1))
-    if declared > 1 or settings.share_replicated == "auto":
-        return declared
-    num_ranks: int = vllm_config.parallel_config.tensor_parallel_size
-    found = _num_repeating_heads(vllm_config, kv_cache_config, num_ranks)
-    if found == 1:
+    parallel = vllm_config.parallel_config
+    num_ranks: int = parallel.tensor_parallel_size
+    found = int(getattr(kv_cache_config, "kv_tp_replicas", 1))
+    if found == 1 and settings.share_replicated == "on":
+        found = _num_repeating_heads(vllm_config, kv_cache_config, num_ranks)
+    found = math.gcd(found, parallel.local_world_size)
+    if found == 1 and settings.share_replicated == "on":
         raise ConfigError(
             f'share_replicated="on" has nothing to share: none of {num_ranks} '
-            "tensor-parallel rank(s) is known to hold the same bytes as another; set "
-            'it to "auto"'
+            "tensor-parallel rank(s) is known to hold the same bytes as another of its "
+            'machine; set it to "auto"'
         )
     return found
 
