@@ -1,20 +1,27 @@
 """Several ranks under vLLM's real scheduler: bytes are right on every one of them."""
 
+import logging
+
 import pytest
 
 pytest.importorskip("vllm")
 
 from kvcellar.errors import ConfigError
 from kvcellar.index.states import State
-from kvcellar.testing.oracle import events
+from kvcellar.integrations.vllm import worker_side
+from kvcellar.testing.oracle import events, record
+from kvcellar.testing.oracle.__main__ import main
 from kvcellar.testing.oracle.forward import WrongBytesError
-from kvcellar.testing.oracle.layouts import num_layers_of
+from kvcellar.testing.oracle.layouts import build, num_layers_of
+from kvcellar.testing.oracle.layouts.ranks import RankShape
 from kvcellar.testing.oracle.setup import (
     OracleOptions,
     drawn,
     make_oracle,
     with_ranks,
 )
+from kvcellar.testing.oracle.workers import start_workers
+from kvcellar.tiers.memory import HostMemory
 
 PROMPT = (("p", 0, 130),)
 
@@ -186,6 +193,59 @@ def test_more_stages_than_layers_are_refused():
     """Both numbers are said."""
     with pytest.raises(ConfigError, match="9 pipeline stages cannot share 8 layers"):
         with_ranks(OracleOptions("three-windows"), 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--pipeline-ranks", "9", "9 pipeline stages cannot share 8 layers"),
+        ("--tensor-ranks", "0", "0 x 1 ranks cannot run"),
+    ],
+)
+def test_a_shell_hears_in_one_sentence_what_cannot_run(option, value, told, capsys):
+    """And gets the exit code of wrong use."""
+    assert 2 == main(["--layout", "three-windows", "--steps", "1", option, value])
+    logging.disable(logging.NOTSET)
+    assert told in capsys.readouterr().err
+
+
+def test_a_run_on_several_ranks_is_written_and_read(tmp_path):
+    """Shares and ranks that lag are part of what a run depends on."""
+    options = with_ranks(OracleOptions("three-windows", seed=3), 2, 3)
+    path = tmp_path / "run.jsonl"
+    failure = record.Failure("WrongBytesError", "said", 1)
+    record.write(path, options, [events.Steps(1)], failure)
+    assert options == record.read(path).options
+
+
+def test_stages_keep_as_many_steps_under_way_as_there_are():
+    """Steps are scheduled before the outcome of the last one is known."""
+    oracle = start("llama-3.1-8b", stages=(2, 2))
+    for name in ("r1", "r2", "r3"):
+        oracle.apply(events.Arrive(name, PROMPT, new_tokens=5))
+    oracle.apply(events.Finish())
+    assert oracle.figures.num_ahead > 5
+    oracle.close()
+
+
+def test_ranks_of_a_machine_are_checked_together_and_no_others(monkeypatch):
+    """Two machines with a stage each: every rank asks for its own machine's bytes."""
+    asked = []
+
+    class Counted(HostMemory):
+        def __init__(self, geometry, *, machine_bytes=None):
+            asked.append((geometry.arena_bytes, machine_bytes))
+            super().__init__(geometry, machine_bytes=machine_bytes)
+
+    monkeypatch.setattr(worker_side, "HostMemory", Counted)
+    extra = {"host_memory": "4MiB"}
+    shape = RankShape(tensor=2, stages=(1, 3))
+    layout = build("gpt-oss-20b", extra_config=extra, ranks=shape)
+    layout.vllm_config.parallel_config.nnodes = 2
+    for worker in start_workers(layout, seed=0)[0]:
+        worker.shutdown()
+    assert 4 == len(asked)
+    assert all(machine == 2 * own for own, machine in asked)
 
 
 def test_stages_that_do_not_add_up_are_refused():

@@ -1,10 +1,11 @@
 """Run the oracle from a shell, for as long as one likes.
 
     python -m kvcellar.testing.oracle --layout deepseek-v4-flash --steps 10000 --seed 1
+    python -m kvcellar.testing.oracle --layout all --tensor-ranks 2 --pipeline-ranks 2
     python -m kvcellar.testing.oracle --replay FILE
 
-Exit code 1 on a wrong byte, a hang or a leak. The last line carries the figures. A run
-that fails is written to a file that replays it.
+Exit code 1 on a wrong byte, a hang or a leak, 2 on what cannot be run. The last line
+carries the figures. A run that fails is written to a file that replays it.
 """
 
 import argparse
@@ -91,7 +92,11 @@ def main(arguments: list[str] | None = None) -> int:
         return replay(options)
     names = LAYOUT_NAMES if options.layout == "all" else [options.layout]
     modes = ("eager", "lazy") if options.mode == "both" else (options.mode,)
-    outcomes = [run_layout(name, mode, options) for name in names for mode in modes]
+    try:
+        outcomes = [run_layout(name, mode, options) for name in names for mode in modes]
+    except ConfigError as cause:
+        print(cause, file=sys.stderr)
+        return 2
     return int(not all(outcomes))
 
 

@@ -86,8 +86,13 @@ def with_ranks(
         pipeline_ranks: stages; each gets a random share of the layers.
 
     Raises:
-        ConfigError: the layout has fewer layers than stages.
+        ConfigError: there is no such number of ranks, or no layer for each stage.
     """
+    if min(tensor_ranks, pipeline_ranks) < 1:
+        raise ConfigError(
+            f"{tensor_ranks} x {pipeline_ranks} ranks cannot run; give 1 or more of "
+            "each kind"
+        )
     rng = random.Random(f"{options.seed}/ranks")
     stages = _draw_stages(rng, num_layers_of(options.layout), pipeline_ranks)
     num_ranks = tensor_ranks * pipeline_ranks
