@@ -296,6 +296,15 @@ def test_the_busiest_prefixes_are_those_of_late():
     assert 3 * HALVED_AFTER == prefixes.by_key[b"old"].num_requests
 
 
+def test_prefixes_that_returned_come_first():
+    """A long conversation is resumed at each place once; that is not busy."""
+    prefixes = BusyPrefixes(9)
+    prefixes.count(b"long", 9000, 0)
+    for key in (b"short", b"short", b"shorter", b"shorter"):
+        prefixes.count(key, 100 + len(key) % 7, 0)
+    assert [b"short", b"shorter", b"long"] == [key for key, _ in prefixes.busiest(9)]
+
+
 def test_memories_are_bounded():
     """Departures, openings, prefixes and accounts keep the latest of each."""
     departures = Departures(3)

@@ -17,6 +17,7 @@ def test_silence_is_said_after_a_while():
     assert "" == follower.silence(6.0, 10.0)
     follower.answered(answer(engine(9)), 7.0)
     assert "" == follower.silence(7.5, 1.0)
+    assert "no answer for 6 s" == follower.silence(13.0, 1.0)  # the old reason is gone
 
 
 def test_before_the_first_answer():

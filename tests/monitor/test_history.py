@@ -56,7 +56,12 @@ def test_a_new_total_began_at_nothing():
 
 
 @pytest.mark.parametrize(
-    "again", [engine(2, {"a": 1}, process_id=8), engine(2, {"a": 1})]
+    "again",
+    [
+        engine(2, {"a": 1}, process_id=8),
+        engine(2, {"a": 1}),
+        engine(200, {"a": 70}, process_id=8),
+    ],
 )
 def test_an_engine_that_was_started_again_begins_anew(again):
     """Another process, or a younger one: no rate goes below zero."""

@@ -66,6 +66,8 @@ def test_two_sources_in_one_cell():
     """With colours a cell can hold the end of one part and the start of the next."""
     (row,) = share_chart([Sources(1, 1, 0), Sources(0, 1, 1)], 1, has_colour=True)
     assert (Span("▄", "device-on-host"), Span("▄", "host")) == row
+    (row,) = share_chart([Sources(1, 0, 1)], 1, has_colour=True)
+    assert (Span("▄", "device"),) == row
 
 
 @given(
