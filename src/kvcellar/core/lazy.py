@@ -10,7 +10,9 @@ brings the whole path down to it along, with the checkpoints that wait on that p
 Checkpoints that the engine would not keep cannot wait: they are stored at once.
 """
 
-from collections.abc import Sequence
+import math
+from collections import deque
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from kvcellar.config import Settings
@@ -21,12 +23,14 @@ from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores
 from kvcellar.core.waiting import CachedBlocks, WaitingChunk, WaitingRoom
+from kvcellar.index.evictable import chunks_per_sample
 from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 from kvcellar.reasons import MissReason
 
 _SWEEP_CHUNKS = 256  # waiting chunks above which lost ones are looked for
+_MOST_DUE = 2**16  # keys; more only if no prompt comes for long
 
 
 class LazyStores(EagerStores):
@@ -42,6 +46,13 @@ class LazyStores(EagerStores):
         if not index.rules.margin_chunks:
             self.placement = replace(self.placement, step_back_tokens=0)
         self.waiting = WaitingRoom(index.rules)
+        layout = index.rules.layout
+        self._chunk_groups = {
+            layout.groups[position].group_id for position in layout.chunk_positions
+        }
+        self._chunks_per_sample = chunks_per_sample(self.chunk_tokens)
+        self._most_chunks = _most_chunks(index)
+        self._due: deque[bytes] = deque(maxlen=_MOST_DUE)
         self._sweep_at = _SWEEP_CHUNKS
 
     def tokens_computed(
@@ -53,6 +64,8 @@ class LazyStores(EagerStores):
         self._let_wait(record, event, num_chunks)
         plan = self.plan(record, event)
         for boundary in self.due(record, event, num_chunks * self.chunk_tokens):
+            if boundary > self._most_chunks * self.chunk_tokens:
+                break
             if not self._may_wait(record, event, boundary):
                 self._store_now(record, event, plan, boundary, now)
         return plan
@@ -61,6 +74,8 @@ class LazyStores(EagerStores):
         """Store the paths that the device is about to lose."""
         plans = []
         for block in event.blocks:
+            if block[0] in self._chunk_groups:
+                self._due.append(block[1])
             for chunk in self.waiting.threatened(block):
                 plan = self._store_waiting(chunk, event.cached, now)
                 if not plan.is_empty:
@@ -104,9 +119,16 @@ class LazyStores(EagerStores):
         else:
             super().count_use(record, now)
 
+    def take_due(self) -> Collection[bytes]:
+        """Keys of chunks whose time to be stored has come since the last call."""
+        taken = list(self._due)
+        self._due.clear()
+        return taken
+
     def reset(self) -> None:
         """What is on the device is invalid too."""
         self.waiting.clear()
+        self._due.clear()
 
     # -- waiting -------------------------------------------------------------------
 
@@ -155,6 +177,7 @@ class LazyStores(EagerStores):
         now: float,
     ) -> None:
         """Store a checkpoint that nothing keeps, and the chunks it stands on."""
+        self._note_end(event)
         self.store_path(record, plan, boundary // self.chunk_tokens, now)
         for node in plan.record.nodes:
             self._arrived(node, plan, now)
@@ -162,6 +185,13 @@ class LazyStores(EagerStores):
         if found is not None and found.checkpoint is None:
             is_decoded = boundary > event.num_prompt_tokens
             plan.add_checkpoint(found, is_decoded=is_decoded)
+
+    def _note_end(self, event: TokensComputed) -> None:
+        """The whole prompt is stored; one of its last chunks is in every sample."""
+        stride, last = self.index.hashes_per_chunk, event.num_prompt_tokens - 1
+        deepest = min(last // self.chunk_tokens, len(event.hashes) // stride)
+        for depth in range(deepest, max(deepest - self._chunks_per_sample, 0), -1):
+            self._due.append(event.hashes[depth * stride - 1])
 
     def _store_waiting(
         self, chunk: WaitingChunk, cached: CachedBlocks, now: float
@@ -172,6 +202,9 @@ class LazyStores(EagerStores):
         plan = StorePlan(index, chunk.hashes, tables, self.counters, chunk.origin)
         if self._is_outdated(chunk):
             self.waiting.remove(chunk)
+            return plan
+        if chunk.depth > self._most_chunks:
+            self._give_up(chunk)
             return plan
         first = node = index.deepest_known(chunk.hashes, chunk.depth)
         index.pin(first)
@@ -186,6 +219,22 @@ class LazyStores(EagerStores):
         index.unpin(first)
         self.waiting.remove(chunk)
         return plan
+
+    def _give_up(self, chunk: WaitingChunk) -> None:
+        """A path that host memory cannot hold with what resuming at its end takes.
+
+        A part of it without a resume point would push out everything for nothing; so
+        only what lies above one that fits goes on waiting.
+        """
+        stride = self.index.hashes_per_chunk
+        for depth in range(chunk.depth, 0, -1):
+            waiting = self.waiting.chunks.get(chunk.hashes[depth * stride - 1])
+            if waiting is None:
+                continue
+            if waiting.has_checkpoint and depth <= self._most_chunks:
+                break
+            self.waiting.remove(waiting)
+            self._lose(waiting, MissReason.NO_ROOM)
 
     def _is_outdated(self, chunk: WaitingChunk) -> bool:
         """Whether the hash list was cut or changed under it, as streams may do."""
@@ -217,3 +266,12 @@ class LazyStores(EagerStores):
                 self.waiting.remove(chunk)
                 self._lose(chunk, MissReason.LOST)
         self._sweep_at = max(_SWEEP_CHUNKS, 2 * len(self.waiting.chunks))
+
+
+def _most_chunks(index: Index) -> float:
+    """Chunks of the longest path that is of use; any part is where chunks suffice."""
+    rules, arena_bytes = index.rules, index.cells.slabs.geometry.arena_bytes
+    checkpoint_bytes, _ = rules.largest_checkpoint
+    if not (checkpoint_bytes and rules.chunk_bytes):
+        return math.inf
+    return (arena_bytes - checkpoint_bytes) // rules.chunk_bytes

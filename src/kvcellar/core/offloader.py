@@ -73,7 +73,12 @@ class Offloader:
         self.settings = settings
         self.slabs = SlabAllocator(geometry)
         rules = HybridRules(layout)
-        live = make_policy(settings.eviction_policy, rules, geometry.arena_bytes)
+        live = make_policy(
+            settings.eviction_policy,
+            rules,
+            geometry.arena_bytes,
+            is_lazy=settings.mode == "lazy",
+        )
         self.index = Index(
             rules,
             self.slabs,
@@ -262,7 +267,9 @@ class Offloader:
             self.counters.unadmitted_requests += record.num_admitted < len(keys)
         num_local = record.local_tokens // chunk
         num_loaded = event.first_token // chunk - num_local
-        self.index.order.live.observe(Prompt(keys, num_local, num_loaded), now)
+        due = self._stores.take_due()
+        prompt = Prompt(keys, num_local, num_loaded, due)
+        self.index.order.live.observe(prompt, now)
 
     def _blocks_threatened(
         self, event: events.BlocksThreatened, now: float

@@ -4,7 +4,7 @@ Also what both modes share: how far a request's tokens are wanted, and where a p
 that is being stored continues.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kvcellar.config import Settings
 from kvcellar.core.controls import RequestControls
@@ -122,6 +122,10 @@ class EagerStores:
         """A request has ended: one use of its whole path."""
         if self.index.nodes.get(record.tip.key) is record.tip:
             self.index.count_use(record.tip, now)
+
+    def take_due(self) -> Collection[bytes]:
+        """Keys of chunks whose time to be stored has come since the last call."""
+        return ()
 
     def reset(self) -> None:
         """Nothing is kept here."""

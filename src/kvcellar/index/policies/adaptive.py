@@ -11,6 +11,7 @@ from typing import Any
 
 from kvcellar.index.evictable import GHOSTS_PER_NODE
 from kvcellar.index.node import Node
+from kvcellar.index.policies.lazy_shadow import LazyShadowCache
 from kvcellar.index.policies.lhd import LhdPolicy
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
@@ -41,6 +42,7 @@ class OrderJudge:
         chunk_bytes: of one chunk.
         checkpoint_bytes: of what resuming needs besides; 0 where chunks suffice.
         chunks_per_key: the shadows see one chunk in so many, for all of them.
+        is_lazy: whether the cache is given only what the device loses.
 
     Attributes:
         order: name of the order to follow.
@@ -53,20 +55,22 @@ class OrderJudge:
         chunk_bytes: int,
         checkpoint_bytes: int,
         chunks_per_key: int = 1,
+        *,
+        is_lazy: bool = False,
     ) -> None:
         self.order = "lru"
         self.followers: list[Callable[[], None]] = []
         self._chunks_per_key = chunks_per_key
         key_bytes = max(chunk_bytes, 1) * chunks_per_key
         self._times = ReuseTimes(GHOSTS_PER_NODE * num_bytes // key_bytes)
+        shadow = LazyShadowCache if is_lazy else ShadowCache
         self._shadows = {
-            name: ShadowCache(
-                self._make(name, 1), num_bytes, key_bytes, checkpoint_bytes
-            )
+            name: shadow(self._make(name, 1), num_bytes, key_bytes, checkpoint_bytes)
             for name in ORDERS
         }
         self._hits = dict.fromkeys(ORDERS, 0.0)
         self._trust = {name: Trust() for name in ORDERS}
+        self._trust_in_all = Trust()
         self._num_prompts = 0
 
     def make_policy(self) -> EvictionPolicy[Any]:
@@ -80,10 +84,12 @@ class OrderJudge:
         self._times.observe(keys, num_local, now)
         fade = 1.0 - 1.0 / MEMORY_PROMPTS
         for name, shadow in self._shadows.items():
+            shadow.store_due(prompt.due, now)
             earned = max(shadow.use(keys, now) - num_local, 0)
             self._hits[name] = self._hits[name] * fade + earned
             if name == self.order:
                 self._trust[name].compare(len(keys), earned, prompt.num_loaded)
+                self._trust_in_all.compare(len(keys), earned, prompt.num_loaded)
             else:
                 self._trust[name].forget()
         self._num_prompts += 1
@@ -91,7 +97,8 @@ class OrderJudge:
             self._judge()
 
     def _judge(self) -> None:
-        hits = {name: n * self._trust[name].ratio for name, n in self._hits.items()}
+        expected = self._trust_in_all.ratio()
+        hits = {n: h * self._trust[n].ratio(expected) for n, h in self._hits.items()}
         best = max(hits, key=hits.__getitem__)
         if hits[best] > MARGIN * hits[self.order]:
             self.order = best

@@ -11,7 +11,7 @@ from kvcellar.index.policies.s3fifo import S3FifoPolicy
 
 
 def make_policy(
-    name: str, rules: HybridRules, arena_bytes: int
+    name: str, rules: HybridRules, arena_bytes: int, *, is_lazy: bool = False
 ) -> EvictionPolicy[Node]:
     """The policy of that name for one cache.
 
@@ -19,6 +19,7 @@ def make_policy(
         name: one of ``config.EVICTION_POLICIES``.
         rules: of the layout that is kept.
         arena_bytes: size of the cache.
+        is_lazy: whether it is given only what the device loses.
 
     Raises:
         ValueError: there is no such policy.
@@ -34,6 +35,6 @@ def make_policy(
         times = ReuseTimes(GHOSTS_PER_NODE * arena_bytes // key_bytes)
         return LhdPolicy(times, chunks_per_key)
     if name == "adaptive":
-        judge = OrderJudge(arena_bytes, chunk_bytes, checkpoint_bytes, chunks_per_key)
-        return AdaptivePolicy(judge)
+        sizes = arena_bytes, chunk_bytes, checkpoint_bytes
+        return AdaptivePolicy(OrderJudge(*sizes, chunks_per_key, is_lazy=is_lazy))
     raise ValueError(f"there is no eviction policy {name!r}")

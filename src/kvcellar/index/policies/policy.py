@@ -1,6 +1,6 @@
 """The contract of an eviction policy: an order over what may go."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -19,11 +19,14 @@ class Prompt:
         keys: one per chunk.
         num_local: that the device itself holds; nobody earns them.
         num_loaded: that host memory gave.
+        due: lazy mode: keys of chunks whose time to be stored has come since the
+            last prompt, in that order.
     """
 
     keys: Sequence[bytes]
     num_local: int
     num_loaded: int
+    due: Collection[bytes] = ()
 
     def sampled(self, size: int) -> "Prompt":
         """One chunk in so many, for all of them."""
@@ -32,7 +35,7 @@ class Prompt:
         keys = self.keys[size - 1 :: size]
         reached = (self.num_local + self.num_loaded) // size
         num_local = self.num_local // size
-        return Prompt(keys, num_local, reached - num_local)
+        return Prompt(keys, num_local, reached - num_local, self.due)
 
 
 class EvictionPolicy(Protocol[T]):

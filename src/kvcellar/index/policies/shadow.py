@@ -6,7 +6,7 @@ tree.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts, Past
 from kvcellar.index.policies.policy import EvictionPolicy
@@ -49,25 +49,50 @@ class ShadowCache:
             Chunks of it that could have been loaded.
         """
         end, num_shared = find(self._root, keys)
-        num_hits = end.depth
-        if num_shared < len(end.keys):
-            end = self._split(end, num_shared)
-            # Inside a run there is no checkpoint to resume with.
-            num_hits = end.depth - (num_shared if self._checkpoint_bytes else 0)
-        if end.depth < len(keys):
-            end = self._grow(end, list(keys[end.depth :]))
+        num_hits = self._num_hits(end, num_shared)
+        end = self._open(end, num_shared)
+        num_fitting = self._num_fitting(len(keys))
+        if end.depth < num_fitting:
+            end = self._grow(end, list(keys[end.depth : num_fitting]))
         self._policy.remove(end)
-        end.last_use = now
         end.count_use(now)
+        self._settle(end, now)
+        return num_hits
+
+    def store_due(self, keys: Iterable[bytes], now: float) -> None:
+        """These chunks have waited long enough; here nothing waits."""
+
+    def _num_hits(self, end: Run, num_shared: int) -> int:
+        """Chunks to be loaded by a prompt that leaves ``end`` after so many of its."""
+        num_lacking = len(end.keys) - num_shared
+        if num_lacking and self._checkpoint_bytes:
+            num_lacking = len(end.keys)  # inside a run there is none to resume with
+        return end.depth - num_lacking
+
+    def _num_fitting(self, num_chunks: int) -> int:
+        """Chunks of a path that are of use in a cache that has nothing else.
+
+        Where resuming takes a checkpoint, a part without its end is of none.
+        """
+        most = (self._num_bytes - self._checkpoint_bytes) // self._chunk_bytes
+        if num_chunks <= most:
+            return num_chunks
+        return 0 if self._checkpoint_bytes else most
+
+    def _open(self, end: Run, num_shared: int) -> Run:
+        """A run that ends where a path leaves ``end``."""
+        if num_shared == len(end.keys):
+            return end
+        self._used_bytes += self._checkpoint_bytes
+        return end.split(num_shared)
+
+    def _settle(self, end: Run, now: float) -> None:
+        """What ends here was used now; make room for it. The order does not have it."""
+        end.last_use = now
         while self._used_bytes > self._num_bytes and self._evict_one():
             pass
         if not end.children and end.is_there:
             self._policy.add(end)
-        return num_hits
-
-    def _split(self, run: Run, length: int) -> Run:
-        self._used_bytes += self._checkpoint_bytes
-        return run.split(length)
 
     def _grow(self, parent: Run, keys: list[bytes]) -> Run:
         """Add chunks below ``parent``; those that were here before know their past."""

@@ -1,7 +1,9 @@
 """How far a shadow's word holds, told by what came true while its order was followed.
 
 A shadow knows nothing of answers, of checkpoints inside prompts, of what is pinned.
-What it claims too much or too little shows when its order is followed.
+What it claims too much or too little shows when its order is followed. Most of that
+has nothing to do with the order, so of an order that was not followed the same is
+expected as of those that were.
 """
 
 from kvcellar.index.policies.policy import MEMORY_PROMPTS
@@ -11,7 +13,7 @@ DOUBT = 0.01  # of all chunks asked for: so many hits are taken to have come tru
 
 
 class Trust:
-    """Of one order; 1 until there is something to compare."""
+    """Of one order, or of all; 1 until there is something to compare."""
 
     def __init__(self) -> None:
         self._claimed = self._real = self._asked = 0.0
@@ -35,10 +37,13 @@ class Trust:
         self._claimed *= fade
         self._real *= fade
 
-    @property
-    def ratio(self) -> float:
-        """Hits to be had for each that the shadow claims."""
+    def ratio(self, expected: float = 1.0) -> float:
+        """Hits to be had for each that the shadow claims.
+
+        Args:
+            expected: what it is taken to be until something is known.
+        """
         doubt = DOUBT * self._asked
         if not doubt:
-            return 1.0
-        return (self._real + doubt) / (self._claimed + doubt)
+            return expected
+        return (self._real + expected * doubt) / (self._claimed + doubt)
