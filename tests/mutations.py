@@ -43,9 +43,9 @@ FAULTS = (
     ),
     Fault(
         "a shadow is believed whatever comes true",
-        "index/policies/adaptive.py",
-        "n * self._trust[name].ratio",
-        "n",
+        "index/policies/judge.py",
+        "num * trust[name] for",
+        "num for",
     ),
     Fault(
         "lazy mode forgets uses of what waits",

@@ -12,8 +12,8 @@ from kvcellar.config import EVICTION_POLICIES, Settings
 from kvcellar.core import events
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.checks import check_index
-from kvcellar.index.policies.adaptive import OrderJudge
 from kvcellar.index.policies.choose import make_policy
+from kvcellar.index.policies.judge import OrderJudge
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
@@ -115,7 +115,7 @@ def test_a_scan_does_not_push_out_what_comes_back(policy):
             if number % 6 == 5:
                 hits[name] += host.serve(chain("again", 4))
     assert 0 == hits["lru"]
-    assert hits[policy] > 100
+    assert hits[policy] > 80
 
 
 def seen(keys, num_loaded=0):

@@ -9,7 +9,7 @@ def test_an_order_that_was_never_followed_is_believed():
     """There is nothing against it."""
     trust = Trust()
     trust.forget()
-    assert 1.0 == trust.ratio
+    assert 1.0 == trust.ratio()
 
 
 @pytest.mark.parametrize("real", [0, 5, 10, 20])
@@ -18,7 +18,7 @@ def test_what_comes_true_is_what_is_believed(real):
     trust = Trust()
     for _ in range(3000):
         trust.compare(100, 10, real)
-    assert trust.ratio == pytest.approx((real + 1) / 11)
+    assert trust.ratio() == pytest.approx((real + 1) / 11)
 
 
 def test_an_order_that_is_not_followed_is_forgiven():
@@ -28,9 +28,18 @@ def test_an_order_that_is_not_followed_is_forgiven():
         trust.compare(100, 10, 0)
     ratios = []
     for _ in range(8):
-        ratios.append(trust.ratio)
+        ratios.append(trust.ratio())
         for _ in range(FORGOTTEN_PROMPTS):
             trust.forget()
     assert sorted(ratios) == ratios
     assert ratios[0] < 0.2
     assert ratios[-1] > 0.9
+
+
+def test_an_order_that_was_never_followed_is_expected_to_be_like_the_others():
+    """Until its own claims have come true or not."""
+    trust = Trust()
+    assert trust.ratio(0.5) == 0.5
+    for _ in range(3000):
+        trust.compare(100, 10, 10)
+    assert trust.ratio(0.5) == pytest.approx(10.5 / 11)

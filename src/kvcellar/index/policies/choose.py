@@ -3,7 +3,8 @@
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.evictable import GHOSTS_PER_NODE, chunks_per_sample
 from kvcellar.index.node import Node
-from kvcellar.index.policies.adaptive import SIMPLE_ORDERS, AdaptivePolicy, OrderJudge
+from kvcellar.index.policies.adaptive import AdaptivePolicy
+from kvcellar.index.policies.judge import SIMPLE_ORDERS, OrderJudge
 from kvcellar.index.policies.lhd import LhdPolicy
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.policies.reuse import ReuseTimes

@@ -6,8 +6,7 @@ has nothing to do with the order, so of an order that was not followed the same 
 expected as of those that were.
 """
 
-from kvcellar.index.policies.policy import MEMORY_PROMPTS
-
+TRUSTED_PROMPTS = 500  # after so many what came true counts 1/e: errors cost at once
 FORGOTTEN_PROMPTS = 20_000  # the same while another order is followed
 DOUBT = 0.01  # of all chunks asked for: so many hits are taken to have come true
 
@@ -26,7 +25,7 @@ class Trust:
             claimed: that the shadow would have loaded.
             real: that were loaded.
         """
-        fade = 1.0 - 1.0 / MEMORY_PROMPTS
+        fade = 1.0 - 1.0 / TRUSTED_PROMPTS
         self._claimed = self._claimed * fade + claimed
         self._real = self._real * fade + real
         self._asked = self._asked * fade + num_asked

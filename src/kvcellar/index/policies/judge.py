@@ -1,0 +1,166 @@
+"""Which order of eviction to follow, told by shadow caches.
+
+Every prompt is also played through one shadow cache per order. LRU is what everybody
+else runs, so it is what others must beat: it is left only for an order that has been
+ahead by more than shadows err, and is ahead of late, and returned to as soon as that is
+no longer so. What an order that is worse than it looked can cost is bounded by that.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kvcellar.index.evictable import GHOSTS_PER_NODE
+from kvcellar.index.policies.lazy_shadow import LazyShadowCache
+from kvcellar.index.policies.lhd import LhdPolicy
+from kvcellar.index.policies.lrfu import LrfuPolicy
+from kvcellar.index.policies.lru import LruPolicy
+from kvcellar.index.policies.lru2 import Lru2Policy
+from kvcellar.index.policies.policy import MEMORY_PROMPTS, EvictionPolicy, Prompt
+from kvcellar.index.policies.reuse import ReuseTimes
+from kvcellar.index.policies.shadow import ShadowCache
+from kvcellar.index.policies.trust import Trust
+
+BASE = "lru"
+JUDGED_EVERY = 50  # prompts
+RECENT_PROMPTS = (
+    200  # after so many a hit counts 1/e, where the late ones are asked for
+)
+SETTLING_PROMPTS = 100  # until then, what is there is mostly what the last order kept
+MARGIN = 1.01  # who takes over must be so much better
+LEAD = 0.005  # and by so much of all that is asked for in ``MEMORY_PROMPTS``
+
+SIMPLE_ORDERS: dict[str, Callable[[], EvictionPolicy[Any]]] = {
+    "lru": LruPolicy,
+    "lru-2": Lru2Policy,
+    "lrfu": LrfuPolicy,
+}
+"""Orders that need nothing but a node's own history, by name."""
+
+ORDERS = (*SIMPLE_ORDERS, "lhd")
+
+
+class Faded:
+    """Hits of each order, of which old ones count less and less.
+
+    Args:
+        num_prompts: after so many a hit counts 1/e.
+    """
+
+    def __init__(self, num_prompts: int) -> None:
+        self._kept = 1.0 - 1.0 / num_prompts
+        self._hits = dict.fromkeys(ORDERS, 0.0)
+        self._asked = self._weight = 0.0
+
+    def add(self, num_asked: int, hits: dict[str, int]) -> None:
+        """A prompt has come; all in chunks."""
+        kept = self._kept
+        self._asked = self._asked * kept + num_asked
+        self._weight = self._weight * kept + 1.0 - kept
+        for name, num_hits in hits.items():
+            self._hits[name] = self._hits[name] * kept + num_hits
+
+    def trusted(self, trust: dict[str, float]) -> dict[str, float]:
+        """Hits as far as they are believed."""
+        return {name: num * trust[name] for name, num in self._hits.items()}
+
+    @property
+    def full_asked(self) -> float:
+        """Chunks asked for in a whole memory, if all of it were like what there is."""
+        return self._asked / self._weight
+
+
+class OrderJudge:
+    """Says which order to follow; begins with LRU.
+
+    Args:
+        num_bytes: size of the cache.
+        chunk_bytes: of one chunk.
+        checkpoint_bytes: of what resuming needs besides; 0 where chunks suffice.
+        chunks_per_key: the shadows see one chunk in so many, for all of them.
+        is_lazy: whether the cache is given only what the device loses.
+
+    Attributes:
+        order: name of the order to follow.
+        followers: called when it changes.
+    """
+
+    def __init__(
+        self,
+        num_bytes: int,
+        chunk_bytes: int,
+        checkpoint_bytes: int,
+        chunks_per_key: int = 1,
+        *,
+        is_lazy: bool = False,
+    ) -> None:
+        self.order = BASE
+        self.followers: list[Callable[[], None]] = []
+        self._chunks_per_key = chunks_per_key
+        key_bytes = max(chunk_bytes, 1) * chunks_per_key
+        self._times = ReuseTimes(GHOSTS_PER_NODE * num_bytes // key_bytes)
+        shadow = LazyShadowCache if is_lazy else ShadowCache
+        self._shadows = {
+            name: shadow(self._make(name, 1), num_bytes, key_bytes, checkpoint_bytes)
+            for name in ORDERS
+        }
+        self._hits = Faded(MEMORY_PROMPTS)
+        self._recent = Faded(RECENT_PROMPTS)
+        self._trust = {name: Trust() for name in ORDERS}
+        self._trust_in_all = Trust()
+        self._num_prompts = 0
+        self._num_followed = 0
+
+    def make_policy(self) -> EvictionPolicy[Any]:
+        """An empty policy of the order to follow."""
+        return self._make(self.order, self._chunks_per_key)
+
+    def observe(self, prompt: Prompt, now: float) -> None:
+        """A prompt has come: which order would have kept it?"""
+        prompt = prompt.sampled(self._chunks_per_key)
+        keys, num_local = prompt.keys, prompt.num_local
+        self._times.observe(keys, num_local, now)
+        earned = {}
+        for name, shadow in self._shadows.items():
+            shadow.store_due(prompt.due, now)
+            earned[name] = max(shadow.use(keys, now) - num_local, 0)
+        self._hits.add(len(keys), earned)
+        self._recent.add(len(keys), earned)
+        self._compare(len(keys), earned[self.order], prompt.num_loaded)
+        self._num_prompts += 1
+        if self._num_prompts % JUDGED_EVERY == 0:
+            self._follow(self._best())
+
+    def _compare(self, num_asked: int, claimed: int, real: int) -> None:
+        """What did the shadow claim that is followed, and what came true?"""
+        self._num_followed += 1
+        for name, trust in self._trust.items():
+            if name != self.order:
+                trust.forget()
+        if self._num_followed > SETTLING_PROMPTS:
+            self._trust[self.order].compare(num_asked, claimed, real)
+            self._trust_in_all.compare(num_asked, claimed, real)
+
+    def _best(self) -> str:
+        """The order to follow from now on."""
+        expected = self._trust_in_all.ratio()
+        trust = {name: self._trust[name].ratio(expected) for name in ORDERS}
+        hits, recent = self._hits.trusted(trust), self._recent.trusted(trust)
+        lead = LEAD * self._hits.full_asked
+        best = self.order if recent[self.order] >= recent[BASE] else BASE
+        for name in ORDERS:
+            is_ahead = hits[name] > MARGIN * hits[best] + lead
+            if is_ahead and recent[name] > recent[BASE]:
+                best = name
+        return BASE if hits[BASE] > MARGIN * hits[best] else best
+
+    def _follow(self, order: str) -> None:
+        if order != self.order:
+            self.order = order
+            self._num_followed = 0
+            for follow in self.followers:
+                follow()
+
+    def _make(self, name: str, chunks_per_key: int) -> EvictionPolicy[Any]:
+        if name == "lhd":
+            return LhdPolicy(self._times, chunks_per_key)
+        return SIMPLE_ORDERS[name]()
