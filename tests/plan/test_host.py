@@ -168,6 +168,7 @@ def test_stages_of_one_layer_are_planned(name):
         stage.num_prompts for stage in host.stages if stage.prompt_bytes
     }
     assert host.num_prompts * host.bytes_per_prompt <= 64 * GIB
+    assert host.fullest_stage.chunk_bytes > 0  # what a plan's text says of a token
 
 
 def test_without_a_size_the_connectors_default_is_planned():

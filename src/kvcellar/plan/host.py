@@ -76,6 +76,11 @@ class HostPlan:
         return max(self.asked_bytes_by_stage)
 
     @property
+    def fullest_stage(self) -> Capacity:
+        """The stage, the first such, whose ranks hold most of a typical prompt."""
+        return max(self.stages, key=lambda stage: stage.prompt_bytes)
+
+    @property
     def are_ranks_even(self) -> bool:
         """Whether all ranks have equal shares."""
         return len(set(self.asked_bytes_by_stage)) == 1

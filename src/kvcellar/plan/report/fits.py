@@ -70,7 +70,7 @@ def _host_row(figures: Figures, name: str, memory: int, num_servers: int) -> _Ro
     host = figures.host
     if not num_servers:
         return (name, size(memory), "a share of each", "", "", "")
-    has_checkpoints = host.stages[0].checkpoint_bytes > 0
+    has_checkpoints = any(stage.checkpoint_bytes for stage in host.stages)
     checkpoints = host.num_checkpoints * num_servers
     return (
         name,

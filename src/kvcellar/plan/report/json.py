@@ -40,9 +40,9 @@ def content_of(plan: Plan) -> dict[str, Any]:
         "groups": [dataclasses.asdict(group) for group in figures.groups],
         "host": {
             **dataclasses.asdict(host),
-            "chunk_bytes": host.stages[0].chunk_bytes,
-            "checkpoint_bytes": host.stages[0].checkpoint_bytes,
-            "bytes_per_token": host.stages[0].bytes_per_token,
+            "chunk_bytes": host.fullest_stage.chunk_bytes,
+            "checkpoint_bytes": host.fullest_stage.checkpoint_bytes,
+            "bytes_per_token": host.fullest_stage.bytes_per_token,
         },
         "device": (
             None if figures.device is None else dataclasses.asdict(figures.device)

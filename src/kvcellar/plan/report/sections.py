@@ -13,7 +13,7 @@ _WIDE = 96  # characters of the widest row of groups
 
 def hits(figures: Figures) -> Iterator[str]:
     """Where prompts can be resumed, and what that costs."""
-    units, stage = figures.units, figures.host.stages[0]
+    units, stage = figures.units, figures.host.fullest_stage
     yield (
         f"multiples of {units.chunk_tokens:,} tokens, set by {units.set_by}; the "
         f"shortest prompt that can ever hit has {units.shortest_prompt_tokens:,} tokens"
