@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from status_answers import answer, engine, recorded
+from status_answers import answer, engine, followed, recorded
 
 from kvcellar.errors import CellarError
 from kvcellar.monitor.engine_answer import clean, read_status
@@ -44,6 +44,15 @@ def test_engines_are_ordered_by_number():
     """However the server lists them."""
     found = read_status(answer(engine(1, number=1), engine(1, number=0)))
     assert [0, 1] == [one.engine for one in found]
+
+
+def test_engines_with_the_same_number_are_told_apart():
+    """By their processes, so that none hides another and none looks started again."""
+    both = answer(engine(1, process_id=9), engine(5, process_id=4))
+    follower = followed(both, both, both)
+    assert [0, 1] == list(follower.engines)
+    assert [4, 9] == [one.answer.identity for one in follower.engines.values()]
+    assert [0, 0] == [one.history.num_restarts for one in follower.engines.values()]
 
 
 @pytest.mark.parametrize(

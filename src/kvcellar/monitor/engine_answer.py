@@ -6,7 +6,7 @@ status at all is refused.
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvcellar.errors import CellarError
@@ -71,7 +71,7 @@ class EngineAnswer:
 
 
 def read_status(answer: Mapping[str, Any]) -> list[EngineAnswer]:
-    """The engines of a server, by number.
+    """The engines of a server, by number; numbered anew if two have the same.
 
     Raises:
         CellarError: this is no status of kvcellar.
@@ -80,7 +80,10 @@ def read_status(answer: Mapping[str, Any]) -> list[EngineAnswer]:
     if not isinstance(engines, list) or not engines:
         raise CellarError(_NO_STATUS)
     read = [_read_engine(raw, at) for at, raw in enumerate(engines)]
-    return sorted(read, key=lambda one: (one.engine, one.identity))
+    read.sort(key=lambda one: (one.engine, one.identity))
+    if len({one.engine for one in read}) < len(read):
+        read = [replace(one, engine=at) for at, one in enumerate(read)]
+    return read
 
 
 def clean(text: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from scripted import Scripted, prompt
 
 from kvcellar.integrations.vllm import endpoint as endpoint_module
 from kvcellar.integrations.vllm import status as status_module
+from kvcellar.integrations.vllm.compat import engine_number
 from kvcellar.integrations.vllm.endpoint import StatusEndpoint
 from kvcellar.status.server import StatusServer
 from kvcellar.testing.oracle.layouts.specs import SMALL, full, stack
@@ -117,6 +119,14 @@ def test_status_has_what_a_live_view_needs(run):
     ((engine,),) = get("/kvcellar/status", query_string=b"history=1")[1].values()
     assert all(m["uptime_seconds"] >= 0 for m in engine["history"])
     assert engine["history"][0]["totals"].keys() <= totals.keys()
+
+
+def test_engines_of_one_server_have_numbers_of_their_own():
+    """A dense model's data-parallel engines have rank 0 each, and an index."""
+    parallel = SimpleNamespace(data_parallel_rank=0, data_parallel_index=1)
+    assert 1 == engine_number(SimpleNamespace(parallel_config=parallel))
+    alone = SimpleNamespace(data_parallel_rank=0)
+    assert 0 == engine_number(SimpleNamespace(parallel_config=alone))
 
 
 def test_why_over_http(run):

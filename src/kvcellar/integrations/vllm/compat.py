@@ -98,6 +98,17 @@ def has_extra_keys(request: Any) -> bool:
     )
 
 
+def engine_number(vllm_config: Any) -> int:
+    """Which of a data-parallel server's engines this is.
+
+    The rank would be 0 in each of them: the engines of a dense model are told that they
+    are alone, and only the index says which one it is.
+    Source: EngineCoreProc.run_engine_core, v1/engine/core.py, vLLM 0.32.
+    """
+    parallel = vllm_config.parallel_config
+    return int(getattr(parallel, "data_parallel_index", parallel.data_parallel_rank))
+
+
 def group_managers(kv_cache_manager: Any) -> Sequence[Any]:
     """One manager per cache group; ``req_to_blocks`` maps a request to its table.
 

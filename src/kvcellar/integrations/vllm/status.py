@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import kvcellar
+from kvcellar.integrations.vllm.compat import engine_number
 from kvcellar.integrations.vllm.scheduler_counts import read_all
 from kvcellar.integrations.vllm.totals import copies_state, device_state, read_totals
 from kvcellar.status.accounts import account_as_json, find_accounts
@@ -110,7 +111,7 @@ def engine_facts(vllm_config: "VllmConfig", num_ranks: int) -> dict[str, Any]:
         "kvcellar_version": kvcellar.__version__,
         "model": vllm_config.model_config.model,
         "served_model": str(vllm_config.model_config.served_model_name or ""),
-        "engine": vllm_config.parallel_config.data_parallel_rank,
+        "engine": engine_number(vllm_config),
         "num_ranks": num_ranks,
         "process_id": os.getpid(),
     }
