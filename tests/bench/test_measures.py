@@ -143,6 +143,7 @@ def test_the_table_warns_of_a_line_that_is_none():
     text = table_of(result_of())
     assert "off the line by 30% at most" in text
     assert "no straight line" in text
+    assert "prefill: 2,000 tokens/s, and " in text
     assert "pinning" not in text
     pinned = dataclasses.replace(result_of().copies, pin_bytes_per_second=5e9)
     assert "pinning host memory" in table_of(result_of(copies=pinned))

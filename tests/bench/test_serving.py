@@ -144,6 +144,7 @@ def test_the_command_asks_a_server_and_writes_its_speeds(
         content["server"]["max_model_tokens"],
     )
     assert "prompts of 255 tokens on served" in captured.err
+    assert "those of llama-3.1-8b; name the model" in captured.err
     speeds = json.loads(path.read_text())
     assert content["speeds"] == speeds
     assert (1000.0, 0.01, 0.002) == pytest.approx(

@@ -62,7 +62,12 @@ def _planning(result: BenchResult) -> list[str]:
 def _serving(title: str, serving: ServingSpeed) -> list[str]:
     lines = [title, "  prompt tokens   first token, s"]
     lines += [f"  {p.num_tokens:>13,}   {p.ttft_seconds:14.4f}" for p in serving.points]
-    lines.append(f"  off the line by {serving.worst_miss:.0%} at most")
+    lines += [
+        f"  prefill: {serving.prefill_tokens_per_second:,.0f} tokens/s, and "
+        f"{serving.step_seconds * 1e3:.1f} ms for each prompt",
+        f"  answer: {serving.decode_seconds_per_token * 1e3:.1f} ms for each token",
+        f"  first tokens are off the line by {serving.worst_miss:.0%} at most",
+    ]
     if serving.worst_miss > _BAD_MISS:
         lines.append("  note: no straight line; was the server idle, and warm?")
     return lines

@@ -24,6 +24,9 @@ Exit code: 0 if all was measured, 1 if the server fails, 2 for a wrong setting.
 """
 
 
+_DEFAULT_MODEL = "llama-3.1-8b"
+
+
 def add_parser(
     subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
 ) -> None:
@@ -38,9 +41,8 @@ def add_parser(
     parser.add_argument(
         "--model",
         metavar="NAME",
-        default="llama-3.1-8b",
         help="whose pages and planning are measured: a model of the catalogue, or a "
-        "config.json or its folder (default: %(default)s)",
+        f"config.json or its folder (default: {_DEFAULT_MODEL})",
     )
     parser.add_argument(
         "--device",
@@ -80,7 +82,7 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
     from kvcellar.demo.progress import Progress
 
     request = BenchRequest(
-        model=options.model,
+        model=options.model or _DEFAULT_MODEL,
         device=options.device,
         page_bytes=page_sizes_of(options.page_bytes),
         server_url=options.server,
@@ -89,6 +91,12 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
     with Progress(sys.stderr) as line:
         result = run_bench(request, line.stage)
     print(result.to_json() if options.json else table_of(result))
+    if options.server is not None and options.model is None:
+        print(
+            f"kvcellar: copies and planning are those of {_DEFAULT_MODEL}; name the "
+            "model that the server serves with --model",
+            file=sys.stderr,
+        )
     if options.output is not None:
         write_speeds(result, options.output)
         print(f"kvcellar: wrote {options.output}", file=sys.stderr)
