@@ -222,6 +222,23 @@ def test_ranks_store_a_part_each_and_load_all(workers):
     assert 2 == len(files)
 
 
+def test_a_rank_that_is_gone_is_told_once(workers, caplog):
+    """The other one's copies fail from the next move on; the log says so, not often."""
+    logging.getLogger("vllm.kvcellar").addHandler(caplog.handler)
+    left, gone = (worker.worker_side for worker in workers[:2])
+    assert gone.transfers.close(LONG_SECONDS)
+    none = np.arange(0)
+    for number in range(1, 12):
+        direction = Direction.MOVE if number == 1 else Direction.STORE
+        left.transfers.submit(CopyJob(number, direction, (GroupCopy(0, none, none),)))
+    assert left.transfers.drain(LONG_SECONDS)
+    left.take_results()
+    logging.getLogger("vllm.kvcellar").removeHandler(caplog.handler)
+    assert set(range(1, 12)) == left.take_report().failed
+    told = {id(r) for r in caplog.records if "a copy failed" in r.getMessage()}
+    assert 2 == len(told)  # the move's own reason, and that of all that follow
+
+
 def _memory_file(side):
     """Inode of the file behind a rank's arena."""
     address = side._memory.address

@@ -126,6 +126,7 @@ class WorkerSide:
         self._ended: list[JobResult] = []
         self._counts = WorkerCounts()
         self._is_idle = False
+        self._last_error: str | None = None
         self._spoiled: set[int] = set()
         self._running: set[int] = set()
 
@@ -246,8 +247,9 @@ class WorkerSide:
             result = self._unless_spoiled(ended)
             self._ended.append(result)
             self._counts.count(result)
-            if result.error is not None:
+            if result.error not in (None, self._last_error):  # else it was told
                 logger.warning("kvcellar: a copy failed: %s", result.error)
+            self._last_error = result.error
             if result.direction is Direction.LOAD:
                 request_id = self._waiting.pop(result.job_id)
                 results.finished_recving.add(request_id)
