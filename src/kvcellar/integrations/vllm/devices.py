@@ -35,6 +35,7 @@ class Place:
         regions: for each layout position.
         num_blocks: blocks in the device cache.
         memory: the arena.
+        share: this rank's part in it, if several ranks share it.
     """
 
     layout: "CacheLayout"
@@ -42,6 +43,7 @@ class Place:
     regions: "Sequence[Sequence[Region]]"
     num_blocks: int
     memory: "HostMemory"
+    share: "ArenaShare | None" = None
 
 
 @dataclass(frozen=True)
@@ -60,28 +62,20 @@ class OpenDevice:
     release: Callable[[float], bool]
 
 
-def open_device(
-    place: Place,
-    kv_caches: "Mapping[str, torch.Tensor]",
-    share: "ArenaShare | None" = None,
-) -> OpenDevice:
+def open_device(place: Place, kv_caches: "Mapping[str, torch.Tensor]") -> OpenDevice:
     """Open the device that the tensors lie on.
-
-    Args:
-        share: this rank's part in the arena, if several ranks share it.
 
     Raises:
         IncompatibleError: regions and layout disagree about a group's bytes.
     """
     cache = next(iter(kv_caches.values()))
     if cache.device.type == "cpu":
-        return _on_processor(place, share)
+        return _on_processor(place)
     driver = open_driver(cache, place.memory.array, engine_operator())
-    provider = PageProvider(_near_node(cache.device))
-    return on_accelerator(place, driver, provider, share)
+    return on_accelerator(place, driver, PageProvider(_near_node(cache.device)))
 
 
-def _on_processor(place: Place, share: "ArenaShare | None") -> OpenDevice:
+def _on_processor(place: Place) -> OpenDevice:
     device = CpuDevice(
         place.layout,
         place.geometry,
@@ -89,21 +83,15 @@ def _on_processor(place: Place, share: "ArenaShare | None") -> OpenDevice:
         num_blocks=place.num_blocks,
         host_address=place.memory.address,
     )
-    return OpenDevice(device, TransferEngine(device, share), lambda _: True)
+    return OpenDevice(device, TransferEngine(device, place.share), lambda _: True)
 
 
-def on_accelerator(
-    place: Place,
-    driver: "Driver",
-    prepare: "Prepare",
-    share: "ArenaShare | None" = None,
-) -> OpenDevice:
+def on_accelerator(place: Place, driver: "Driver", prepare: "Prepare") -> OpenDevice:
     """Copies on streams of their own, while host memory is being pinned.
 
     Args:
         driver: the accelerator.
         prepare: has the kernel provide pages before they are pinned.
-        share: this rank's part in the arena, if several ranks share it.
 
     Raises:
         IncompatibleError: regions and layout disagree about a group's bytes.
@@ -118,7 +106,7 @@ def on_accelerator(
         driver=driver,
     )
     pinning = PinningThread(memory, driver, prepare)
-    return OpenDevice(device, StreamEngine(device, share), pinning.close)
+    return OpenDevice(device, StreamEngine(device, place.share), pinning.close)
 
 
 def engine_operator() -> "BatchOperator | None":

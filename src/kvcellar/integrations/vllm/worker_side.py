@@ -163,9 +163,9 @@ class WorkerSide:
             regions,
             self._kv_cache_config.num_blocks,
             self._memory,
+            joined.share if joined else None,
         )
-        share = joined.share if joined else None
-        self._opened = open_device(place, kv_caches, share)
+        self._opened = open_device(place, kv_caches)
         self.device, self.transfers = self._opened.device, self._opened.transfers
 
     def _plan(self, facts: tuple[RankFacts, ...], num_sharing: int) -> ServerPlan:
