@@ -44,7 +44,7 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen { align: center middle; }
     HelpScreen VerticalScroll {
         width: 70; max-width: 100%; height: auto; max-height: 100%;
-        border: round ansi_green; padding: 0 1;
+        border: round ansi_green; padding: 0 1; scrollbar-size-vertical: 1;
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
