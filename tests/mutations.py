@@ -369,8 +369,8 @@ FAULTS = (
     Fault(
         "ranks: each cuts its memory for itself",
         "integrations/vllm/worker_side.py",
-        "plan = self._plan(facts)",
-        "plan = self._plan((self._own_facts,) * len(facts))",
+        "plan = self._plan(facts, num_sharing)",
+        "plan = self._plan((self._own_facts,) * len(facts), num_sharing)",
     ),
     Fault(
         "ranks: nobody compares the cuts",
