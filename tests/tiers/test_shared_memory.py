@@ -63,6 +63,22 @@ def test_the_size_is_given_once(file: int) -> None:
         assert 0 == mapping[3 * MIB - 1]
 
 
+def test_ranks_may_give_the_size_at_the_same_time(
+    file: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is overtaken by another between two calls finds what it wanted."""
+    real = shared_memory.fcntl.fcntl
+
+    def overtaken(number: int, command: int, argument: int = 0) -> int:
+        if command == shared_memory.fcntl.F_ADD_SEALS:
+            real(number, command, argument)  # the other rank's
+        return real(number, command, argument)
+
+    monkeypatch.setattr(shared_memory.fcntl, "fcntl", overtaken)
+    fix_size(file, 3 * MIB)
+    assert 3 * MIB == os.fstat(file).st_size
+
+
 def test_a_size_beyond_all_files_is_refused(file: int) -> None:
     """The kernel's refusal is a sentence with the setting that helps."""
     with pytest.raises(ConfigError, match="set share_replicated to off"):

@@ -57,12 +57,15 @@ def fix_size(file: int, num_bytes: int) -> None:
         ConfigError: another process has given it another size, or the kernel refuses
             this one.
     """
+    cause: Exception | None = None
     try:
-        os.ftruncate(file, num_bytes)
-        if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SEAL:
-            fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
-    except (OSError, OverflowError) as cause:
-        has_bytes = os.fstat(file).st_size
+        os.ftruncate(file, num_bytes)  # to the size it has, that is no change
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+    except (OSError, OverflowError) as error:
+        cause = error  # another process may just have sealed it, with the same size
+    has_bytes = os.fstat(file).st_size
+    is_sealed = fcntl.fcntl(file, fcntl.F_GET_SEALS) & _SEALS == _SEALS
+    if has_bytes != num_bytes or not is_sealed:
         raise ConfigError(
             f"shared host memory of {num_bytes} bytes cannot be had ({cause}; it has "
             f"{has_bytes} bytes by now); set share_replicated to off"
