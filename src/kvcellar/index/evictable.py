@@ -6,6 +6,7 @@ evicted, its history is complete: its own uses and those of all that hung below 
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -103,21 +104,25 @@ class Ghosts:
     """
 
     def __init__(self) -> None:
-        self._pasts: dict[bytes, Past] = {}  # the latest last
+        # The latest last. A plain dict would look for its first key from the start,
+        # past all that were deleted.
+        self._pasts: OrderedDict[bytes, Past] = OrderedDict()
 
     def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
         """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
         pasts = self._pasts
         past = Past(node.latest, node.previous, node.score, node.num_uses)
         for key in keys:
-            pasts.pop(key, None)
-            pasts[key] = past
+            pasts[key] = past  # what came back was taken out then, so this is new
         while len(pasts) > most:
-            del pasts[next(iter(pasts))]
+            pasts.popitem(last=False)
 
     def returns(self, key: bytes) -> Past | None:
         """What is known of something that comes back."""
-        return self._pasts.pop(key, None)
+        past = self._pasts.get(key)
+        if past is not None:
+            del self._pasts[key]
+        return past
 
     def clear(self) -> None:
         """Forget everything."""

@@ -5,6 +5,7 @@ with all that it stands on. A shadow that stored at once would judge the orders 
 that the device serves, and by a turnover that is not that of the cache.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ class LazyShadowCache(ShadowCache):
         checkpoint_bytes: int,
     ) -> None:
         super().__init__(policy, num_bytes, chunk_bytes, checkpoint_bytes)
-        self._waiting: dict[bytes, _Waiting] = {}
+        self._waiting: OrderedDict[bytes, _Waiting] = OrderedDict()
 
     def use(self, keys: Sequence[bytes], now: float) -> int:
         """A prompt comes, and what it lacks here is on the device from now on.
@@ -77,7 +78,7 @@ class LazyShadowCache(ShadowCache):
                 waiting[key] = _Waiting(keys, depth)
         waiting[keys[-1]].uses += (now,)
         while len(waiting) > MOST_WAITING:
-            del waiting[next(iter(waiting))]
+            waiting.popitem(last=False)
 
     def _give_up(self, chunk: _Waiting) -> None:
         """Too long a path: down to a resume point that fits, none of it is of use."""
