@@ -54,7 +54,8 @@ def test_lmcache_5127_the_multiplication_is_printed_and_refused():
     layout = layout_of(group(0, FULL, 16, None, GIB), hash_tokens=16, alignment=16)
     geometry = plan_geometry(layout, rank_bytes(settings, 8))
     machine = MachineMemory(total_bytes=2 * TIB, available_bytes=2 * TIB)
-    with pytest.raises(ConfigError, match=r"4\.00 TiB.* 8 rank\(s\).*\(2\.00 TiB\)"):
+    refused = r"4\.00 TiB\) in all for the ranks on this machine.*\(2\.00 TiB\)"
+    with pytest.raises(ConfigError, match=refused):
         HostMemory(geometry, machine_bytes=8 * geometry.arena_bytes, machine=machine)
 
 
