@@ -189,6 +189,14 @@ def test_the_drawn_stages_share_all_layers():
         assert options.slow_rank in (None, *range(6))
 
 
+def test_stages_that_schedule_ahead_have_the_second_runner():
+    """As the engine allows no other; whatever the seed draws."""
+    for seed in range(50):
+        options = with_ranks(OracleOptions("three-windows", seed=seed), 1, 3)
+        options = drawn(options, async_scheduling=True)
+        assert options.is_v2
+
+
 def test_more_stages_than_layers_are_refused():
     """Both numbers are said."""
     with pytest.raises(ConfigError, match="9 pipeline stages cannot share 8 layers"):

@@ -1,9 +1,6 @@
 """One engine put together: vLLM's scheduler, our connector, a simulated device."""
 
-import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from vllm.distributed.kv_events import NullEventPublisher
@@ -23,6 +20,7 @@ from kvcellar.integrations.vllm.kv_events import are_followed
 from kvcellar.testing.oracle.figures import OracleFigures
 from kvcellar.testing.oracle.follower import EventFollower
 from kvcellar.testing.oracle.layouts import OracleLayout
+from kvcellar.testing.oracle.layouts.engine import model_runner
 from kvcellar.testing.oracle.loop import EngineLoop, most_in_flight
 from kvcellar.testing.oracle.rows import Prompt
 from kvcellar.testing.oracle.runner import OracleRunner
@@ -101,7 +99,7 @@ class SimulatedEngine:
         ]
         self.all_transfers = [t for one in self._transfers_by_rank for t in one]
         self.transfers = self.all_transfers[0]
-        with _model_runner(is_v2=is_v2):
+        with model_runner(is_v2=is_v2):
             self.scheduler = self._make_scheduler()
         self._is_v2 = is_v2
         self._connector: Any = self.scheduler.connector
@@ -285,18 +283,3 @@ def _merged(
     merged = aggregator.aggregate(list(outputs))
     assert merged is not None
     return merged
-
-
-@contextmanager
-def _model_runner(*, is_v2: bool) -> Iterator[None]:
-    """What is started meanwhile believes in one of vLLM's two model runners."""
-    name = "VLLM_USE_V2_MODEL_RUNNER"
-    before = os.environ.get(name)
-    os.environ[name] = str(int(is_v2))
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

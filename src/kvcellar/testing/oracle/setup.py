@@ -149,6 +149,10 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         # that holds one request, vLLM 0.32 then waits for ever for blocks to get free.
         choices["device_prompts"] = 3.0
     choices |= {name: value for name, value in fixed.items() if value is not None}
+    if len(options.stages) > 1 and choices["async_scheduling"]:
+        # VllmConfig refuses to schedule ahead over stages with its first runner, which
+        # takes states from blocks that steps under way still write.
+        choices["is_v2"] = True
     return replace(options, **choices)
 
 
@@ -179,6 +183,7 @@ def make_oracle(options: OracleOptions) -> Oracle:
         async_scheduling=options.async_scheduling,
         hash_divisor=options.hash_divisor,
         ranks=options.ranks,
+        is_v2=options.is_v2,
     )
     if options.is_followed:
         layout.vllm_config.kv_events_config = KVEventsConfig(

@@ -21,7 +21,11 @@ from kvcellar.testing.oracle.layouts import (
     recurrent,
 )
 from kvcellar.testing.oracle.layouts.capacity import device_blocks
-from kvcellar.testing.oracle.layouts.engine import EngineLimits, engine_config
+from kvcellar.testing.oracle.layouts.engine import (
+    EngineLimits,
+    engine_config,
+    model_runner,
+)
 from kvcellar.testing.oracle.layouts.ranks import (
     ONE_RANK,
     RankShape,
@@ -82,6 +86,7 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
     hash_divisor: int = 1,
     is_small: bool = True,
     ranks: RankShape = ONE_RANK,
+    is_v2: bool = False,
 ) -> OracleLayout:
     """Plan a layout; allocates no cache.
 
@@ -97,6 +102,8 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
             with recurrent state end inside a block. One group allows no other than 1.
         is_small: same groups with few layers and few bytes per token.
         ranks: who holds which layers.
+        is_v2: whether vLLM's second model runner is to run it, which keeps more steps
+            under way if there are several stages.
 
     Raises:
         ConfigError: there is no such layout, or the stages do not add up to it.
@@ -113,11 +120,14 @@ def build(  # noqa: PLR0913 - the engine's limits, all by keyword
     )
     vllm_config = engine_config(recipe, layers, limits, extra_config)
     register_all_kvcache_specs(vllm_config)
+    adopt_ranks(vllm_config, ranks)  # stages keep more tokens under way
     if num_device_blocks is None:
-        num_device_blocks = device_blocks(vllm_config, recipe, layers, device_prompts)
+        with model_runner(is_v2=is_v2):
+            num_device_blocks = device_blocks(
+                vllm_config, recipe, layers, device_prompts
+            )
     vllm_config.cache_config.num_gpu_blocks_override = num_device_blocks
     by_rank = layers_of_ranks(layers, ranks)
-    adopt_ranks(vllm_config, ranks)
     return _planned(recipe, vllm_config, by_rank, hash_divisor)
 
 

@@ -1,7 +1,10 @@
 """A complete engine configuration without a model: only the cache's layers are real."""
 
 import json
+import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,3 +128,18 @@ def _connector(extra_config: dict[str, Any]) -> Any:
         kv_load_failure_policy="recompute",
         kv_connector_extra_config={"status_socket": False} | extra_config,
     )
+
+
+@contextmanager
+def model_runner(*, is_v2: bool) -> Iterator[None]:
+    """What is started meanwhile believes in one of vLLM's two model runners."""
+    name = "VLLM_USE_V2_MODEL_RUNNER"
+    before = os.environ.get(name)
+    os.environ[name] = str(int(is_v2))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
