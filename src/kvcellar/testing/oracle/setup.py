@@ -150,8 +150,7 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         choices["device_prompts"] = 3.0
     choices |= {name: value for name, value in fixed.items() if value is not None}
     if len(options.stages) > 1 and choices["async_scheduling"]:
-        # VllmConfig refuses to schedule ahead over stages with its first runner, which
-        # takes states from blocks that steps under way still write.
+        # Source: VllmConfig, vLLM 0.32, which allows no other runner then.
         choices["is_v2"] = True
     return replace(options, **choices)
 
