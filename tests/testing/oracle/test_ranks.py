@@ -189,8 +189,37 @@ def test_the_drawn_stages_share_all_layers():
         assert options.slow_rank in (None, *range(6))
 
 
+SESSION = (
+    events.Arrive(
+        "r1",
+        (("p", 0, 16),),
+        new_tokens=10,
+        is_session=True,
+        controls=(("skip_load", True), ("skip_store", True)),
+    ),
+    events.Extend("r1", "q", num_tokens=32, new_tokens=20),
+    events.Steps(17),
+)
+"""An answer of ten tokens, and more input behind it; nothing of it is ever copied."""
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"async_scheduling": True, "is_v2": False}, "WrongBytesError"),
+        ({"async_scheduling": True, "is_v2": True}, None),
+        ({"async_scheduling": False, "is_v2": False}, None),
+    ],
+)
+def test_the_engine_alone_loses_a_session_s_state_where_nothing_is_drawn(change, kind):
+    """Several steps behind the answer's end run over stages with the first runner."""
+    options = OracleOptions("short-states", stages=(2, 2, 2), meddles=False, **change)
+    failure, _ = record.run_events(options, SESSION)
+    assert kind == (failure and failure.kind)
+
+
 def test_stages_that_schedule_ahead_have_the_second_runner():
-    """As the engine allows no other; whatever the seed draws."""
+    """As the engine has it unless one insists; whatever the seed draws."""
     for seed in range(50):
         options = with_ranks(OracleOptions("three-windows", seed=seed), 1, 3)
         options = drawn(options, async_scheduling=True)

@@ -150,7 +150,13 @@ def drawn(options: OracleOptions, **fixed: Any) -> OracleOptions:
         choices["device_prompts"] = 3.0
     choices |= {name: value for name, value in fixed.items() if value is not None}
     if len(options.stages) > 1 and choices["async_scheduling"]:
-        # Source: VllmConfig, vLLM 0.32, which allows no other runner then.
+        # With its first runner vLLM leaves this out by itself. Who insists gets steps
+        # behind an answer's last token, since the engine takes all steps under way but
+        # one for drafts: harmless but for a session, whose tokens are then taken back
+        # by counting, and a running state knows no counting back.
+        # Source: VllmConfig.__post_init__, Scheduler.schedule, and
+        # AsyncScheduler._update_after_schedule, which spreads the steps of a request
+        # out for the second runner only, vLLM 0.32.
         choices["is_v2"] = True
     return replace(options, **choices)
 
