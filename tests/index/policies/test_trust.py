@@ -36,10 +36,10 @@ def test_an_order_that_is_not_followed_is_forgiven():
     assert ratios[-1] > 0.9
 
 
-def test_an_order_that_was_never_followed_is_expected_to_be_like_the_others():
+def test_an_order_that_was_never_followed_is_taken_at_what_is_expected():
     """Until its own claims have come true or not."""
     trust = Trust()
-    assert trust.ratio(0.5) == 0.5
+    assert trust.ratio(1.5) == 1.5
     for _ in range(3000):
         trust.compare(100, 10, 10)
-    assert trust.ratio(0.5) == pytest.approx(10.5 / 11)
+    assert trust.ratio(1.5) == pytest.approx(11.5 / 11)

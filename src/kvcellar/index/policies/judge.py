@@ -2,8 +2,8 @@
 
 Every prompt is also played through one shadow cache per order. LRU is what everybody
 else runs, so it is what others must beat: it is left only for an order that has been
-ahead by more than shadows err, and is ahead of late, and returned to as soon as that is
-no longer so. What an order that is worse than it looked can cost is bounded by that.
+ahead by more than shadows err, and returned to as soon as it is ahead itself. What an
+order that is worse than it looked can cost is bounded by that.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,9 @@ from kvcellar.index.policies.trust import Trust
 
 BASE = "lru"
 JUDGED_EVERY = 50  # prompts
-RECENT_PROMPTS = (
-    200  # after so many a hit counts 1/e, where the late ones are asked for
-)
 SETTLING_PROMPTS = 100  # until then, what is there is mostly what the last order kept
 MARGIN = 1.01  # who takes over must be so much better
-LEAD = 0.005  # and by so much of all that is asked for in ``MEMORY_PROMPTS``
+LEAD = 0.005  # than LRU also by so much of what ``MEMORY_PROMPTS`` prompts ask for
 
 SIMPLE_ORDERS: dict[str, Callable[[], EvictionPolicy[Any]]] = {
     "lru": LruPolicy,
@@ -40,14 +37,10 @@ ORDERS = (*SIMPLE_ORDERS, "lhd")
 
 
 class Faded:
-    """Hits of each order, of which old ones count less and less.
+    """Hits of each order, of which old ones count less and less."""
 
-    Args:
-        num_prompts: after so many a hit counts 1/e.
-    """
-
-    def __init__(self, num_prompts: int) -> None:
-        self._kept = 1.0 - 1.0 / num_prompts
+    def __init__(self) -> None:
+        self._kept = 1.0 - 1.0 / MEMORY_PROMPTS
         self._hits = dict.fromkeys(ORDERS, 0.0)
         self._asked = self._weight = 0.0
 
@@ -103,8 +96,7 @@ class OrderJudge:
             name: shadow(self._make(name, 1), num_bytes, key_bytes, checkpoint_bytes)
             for name in ORDERS
         }
-        self._hits = Faded(MEMORY_PROMPTS)
-        self._recent = Faded(RECENT_PROMPTS)
+        self._hits = Faded()
         self._trust = {name: Trust() for name in ORDERS}
         self._trust_in_all = Trust()
         self._num_prompts = 0
@@ -124,7 +116,6 @@ class OrderJudge:
             shadow.store_due(prompt.due, now)
             earned[name] = max(shadow.use(keys, now) - num_local, 0)
         self._hits.add(len(keys), earned)
-        self._recent.add(len(keys), earned)
         self._compare(len(keys), earned[self.order], prompt.num_loaded)
         self._num_prompts += 1
         if self._num_prompts % JUDGED_EVERY == 0:
@@ -142,14 +133,12 @@ class OrderJudge:
 
     def _best(self) -> str:
         """The order to follow from now on."""
-        expected = self._trust_in_all.ratio()
+        expected = max(self._trust_in_all.ratio(), 1.0)  # so that it will be tried
         trust = {name: self._trust[name].ratio(expected) for name in ORDERS}
-        hits, recent = self._hits.trusted(trust), self._recent.trusted(trust)
-        lead = LEAD * self._hits.full_asked
-        best = self.order if recent[self.order] >= recent[BASE] else BASE
+        hits, best = self._hits.trusted(trust), self.order
         for name in ORDERS:
-            is_ahead = hits[name] > MARGIN * hits[best] + lead
-            if is_ahead and recent[name] > recent[BASE]:
+            lead = LEAD * self._hits.full_asked if best == BASE else 0.0
+            if hits[name] > MARGIN * hits[best] + lead:
                 best = name
         return BASE if hits[BASE] > MARGIN * hits[best] else best
 

@@ -1,9 +1,9 @@
 """How far a shadow's word holds, told by what came true while its order was followed.
 
 A shadow knows nothing of answers, of checkpoints inside prompts, of what is pinned.
-What it claims too much or too little shows when its order is followed. Most of that
-has nothing to do with the order, so of an order that was not followed the same is
-expected as of those that were.
+What it claims too much or too little shows when its order is followed. Where shadows
+claim too little, that of an order that was not followed is expected to do so as well;
+where they claim too much it is believed, so that it is tried rather than never known.
 """
 
 TRUSTED_PROMPTS = 500  # after so many what came true counts 1/e: errors cost at once
