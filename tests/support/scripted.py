@@ -126,8 +126,8 @@ class Scripted(Oracle):
             super().step()
 
     def settle(self):
-        """Step until no request and no copy is left."""
-        self._step_until(lambda: not self.scheduler.has_requests())
+        """Step until no request and no copy is left, and no step is under way."""
+        self._step_until(lambda: not self.loop.has_work)
 
     def end(self, answer):
         """Step until one request has ended; copies may still be under way."""

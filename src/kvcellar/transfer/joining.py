@@ -125,8 +125,10 @@ class _Joining:
         """Open what the others of the set offer."""
         for other in self._others:
             offer = offers[other]
-            if not isinstance(offer, _Offer) or self._rank not in offer.pipes:
+            if not isinstance(offer, _Offer):
                 raise TierError("host", "share memory", f"rank {other} offers nothing")
+            if self._rank not in offer.pipes:
+                return  # it has failed, and is about to say why
             self._outgoing[other] = open_file(offer.pipes[self._rank], os.O_WRONLY)
             if offer.memory is not None:
                 self._file = open_file(offer.memory, os.O_RDWR)
