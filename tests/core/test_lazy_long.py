@@ -1,6 +1,7 @@
 """Lazy mode does not begin what host memory cannot hold to its end."""
 
 import pytest
+from full_device import FullDevice
 from layouts import FULL, WINDOW, group, layout_of
 
 from kvcellar.config import Settings
@@ -17,19 +18,6 @@ LAYOUTS = {
 }
 
 
-class Device:
-    """Block tables and a prefix cache in which everything is there."""
-
-    def block_id(self, group_id, index):
-        return 1
-
-    def is_kept(self, group_id, index):
-        return True
-
-    def find(self, group_id, block_hash):
-        return 1
-
-
 def chain(name, length):
     return [f"{name}:{i}".encode() for i in range(length)]
 
@@ -38,13 +26,13 @@ def serve_and_lose(planner, keys, now):
     request_id, num_tokens = f"r{now}", 4 * len(keys) + 1
     handle(planner, events.LookUp(request_id, keys, num_tokens, 0), now)
     computed = events.TokensComputed(
-        request_id, keys, num_tokens, 0, num_tokens - 1, Device()
+        request_id, keys, num_tokens, 0, num_tokens - 1, FullDevice()
     )
     handle(planner, computed, now)
     handle(planner, events.RequestFinished(request_id), now)
     for position in (1, 0):  # windows go just before their chunks
         blocks = [(position, key) for key in reversed(keys)]
-        handle(planner, events.BlocksThreatened(blocks, Device()), now + 1.0)
+        handle(planner, events.BlocksThreatened(blocks, FullDevice()), now + 1.0)
 
 
 def handle(planner, event, now):

@@ -1,6 +1,7 @@
 """Lazy mode learns late of what was used, and counts it as eager mode does."""
 
 import pytest
+from full_device import FullDevice
 from layouts import FULL, group, layout_of
 
 from kvcellar.config import Settings
@@ -9,19 +10,6 @@ from kvcellar.core.offloader import Offloader
 from kvcellar.layout.host import plan_geometry
 
 LAYOUT = layout_of(group(0, FULL, 4, None, 100), hash_tokens=4, alignment=4)
-
-
-class Device:
-    """Block tables and a prefix cache in which everything is there."""
-
-    def block_id(self, group_id, index):
-        return 1
-
-    def is_kept(self, group_id, index):
-        return True
-
-    def find(self, group_id, block_hash):
-        return 1
 
 
 class Engine:
@@ -38,7 +26,12 @@ class Engine:
         self.handle(events.LookUp(request_id, keys, num_tokens, 4 * num_local))
         self.handle(
             events.TokensComputed(
-                request_id, keys, num_tokens, 4 * num_local, num_tokens - 1, Device()
+                request_id,
+                keys,
+                num_tokens,
+                4 * num_local,
+                num_tokens - 1,
+                FullDevice(),
             )
         )
         self.handle(events.RequestFinished(request_id))
@@ -47,7 +40,7 @@ class Engine:
         """The device is about to lose these chunks, the last one first."""
         self.now += 7.0
         blocks = [(0, key) for key in reversed(keys)]
-        self.handle(events.BlocksThreatened(blocks, Device()))
+        self.handle(events.BlocksThreatened(blocks, FullDevice()))
 
     def handle(self, event):
         for action in self.planner.handle(event, self.now):

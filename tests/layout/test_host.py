@@ -3,36 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts import layout_of_bytes
 
 from kvcellar.errors import ConfigError
 from kvcellar.layout.cut import MAX_SLAB_WASTE, MIN_SLABS_PER_CLASS
-from kvcellar.layout.groups import AttentionKind, CacheLayout, GroupLayout, make_layout
+from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry, plan_geometry
 
 DEEPSEEK_V4_BYTES = (822272, 784896, 985664, 860160, 655360)
-
-
-def layout_of(*payloads: int, chunk_blocks: int = 1) -> CacheLayout:
-    """One full group, then windows; the full group's cell holds ``chunk_blocks``."""
-    groups = [
-        GroupLayout(
-            group_id=i,
-            kind=AttentionKind.WINDOW if i else AttentionKind.FULL,
-            tokens_per_block=16,
-            payload_bytes=payload,
-            padded_bytes=payload,
-            num_layers=1,
-            span_tokens=64 if i else None,
-        )
-        for i, payload in enumerate(payloads)
-    ]
-    return make_layout(
-        groups,
-        hash_block_tokens=16,
-        alignment_tokens=16,
-        scheduler_block_tokens=16,
-        chunk_tokens=16 * chunk_blocks,
-    )
 
 
 def cells_by_class(geometry: HostGeometry) -> list[int]:
@@ -49,7 +27,7 @@ def worst_waste(geometry: HostGeometry) -> float:
 
 
 layouts = st.lists(st.integers(1, 5000), min_size=1, max_size=5).map(
-    lambda payloads: layout_of(*payloads)
+    lambda payloads: layout_of_bytes(*payloads)
 )
 
 
@@ -119,7 +97,7 @@ def test_cells_of_a_class_never_overlap_or_leave_their_slab(
 
 def test_equal_sizes_share_a_class() -> None:
     """Groups whose cells have the same bytes draw from the same slabs."""
-    geometry = plan_geometry(layout_of(300, 200, 300, 200), 100_000)
+    geometry = plan_geometry(layout_of_bytes(300, 200, 300, 200), 100_000)
     assert [(200, (1, 3)), (300, (0, 2))] == [
         (c.cell_bytes, c.positions) for c in geometry.classes
     ]
@@ -128,21 +106,21 @@ def test_equal_sizes_share_a_class() -> None:
 
 def test_a_chunk_cell_holds_all_blocks_of_the_chunk() -> None:
     """Append-only groups keep a chunk's blocks together, checkpoints one by one."""
-    geometry = plan_geometry(layout_of(100, 50, chunk_blocks=4), 100_000)
+    geometry = plan_geometry(layout_of_bytes(100, 50, chunk_blocks=4), 100_000)
     assert (4, 1) == geometry.blocks_per_cell
     assert [50, 400] == [c.cell_bytes for c in geometry.classes]
 
 
 def test_deepseek_v4_wastes_under_half_a_percent() -> None:
     """Five cell sizes between 640 and 963 KiB: 4 GiB per rank is cut almost whole."""
-    geometry = plan_geometry(layout_of(*DEEPSEEK_V4_BYTES), 4 * 2**30)
+    geometry = plan_geometry(layout_of_bytes(*DEEPSEEK_V4_BYTES), 4 * 2**30)
     assert worst_waste(geometry) < 0.005
     assert geometry.arena_bytes > 0.98 * 4 * 2**30
 
 
 def test_smallest_arena_holds_one_cell_of_each_size() -> None:
     """Exactly one slab per size works; one byte less is refused with the need."""
-    layout = layout_of(300, 200, 100)
+    layout = layout_of_bytes(300, 200, 100)
     assert 3 == plan_geometry(layout, 900).num_slabs
     with pytest.raises(ConfigError, match="at least 900 bytes for one cell of each"):
         plan_geometry(layout, 899)
@@ -150,7 +128,7 @@ def test_smallest_arena_holds_one_cell_of_each_size() -> None:
 
 def test_padded_groups_stay_inside_the_arena() -> None:
     """Pages of 576 and 584 bytes: every cell's bytes lie inside the mapping."""
-    layout = layout_of(576, 584)
+    layout = layout_of_bytes(576, 584)
     geometry = plan_geometry(layout, 50_000)
     for position in (0, 1):
         num_cells = cells_by_class(geometry)[geometry.class_of[position]]
@@ -161,5 +139,5 @@ def test_padded_groups_stay_inside_the_arena() -> None:
 def test_many_layers_are_counted_once() -> None:
     """78 layers in one group: the group's bytes times the cells stay in the budget."""
     per_layer = 9216
-    geometry = plan_geometry(layout_of(78 * per_layer), 10**9)
+    geometry = plan_geometry(layout_of_bytes(78 * per_layer), 10**9)
     assert [10**9 // (78 * per_layer * 16) * 16] == cells_by_class(geometry)

@@ -5,11 +5,12 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts import layout_of_bytes
 
 from kvcellar.config import HostBudget
 from kvcellar.errors import ConfigError, IncompatibleError
 from kvcellar.layout.cut import MAX_SLAB_WASTE, MIN_SLABS_PER_CLASS
-from kvcellar.layout.groups import AttentionKind, CacheLayout, GroupLayout, make_layout
+from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import plan_geometry
 from kvcellar.layout.ranks import (
     RanksGeometry,
@@ -17,29 +18,6 @@ from kvcellar.layout.ranks import (
     rank_layout,
     server_layout,
 )
-
-
-def layout_of(*payloads: int, chunk_blocks: int = 1) -> CacheLayout:
-    """One full group, then windows, with so many bytes per block on this rank."""
-    groups = [
-        GroupLayout(
-            group_id=i,
-            kind=AttentionKind.WINDOW if i else AttentionKind.FULL,
-            tokens_per_block=16,
-            payload_bytes=payload,
-            padded_bytes=payload,
-            num_layers=int(payload > 0),
-            span_tokens=64 if i else None,
-        )
-        for i, payload in enumerate(payloads)
-    ]
-    return make_layout(
-        groups,
-        hash_block_tokens=16,
-        alignment_tokens=16,
-        scheduler_block_tokens=16,
-        chunk_tokens=16 * chunk_blocks,
-    )
 
 
 @st.composite
@@ -56,7 +34,7 @@ def tables(draw: st.DrawFn) -> list[CacheLayout]:
             ranks[draw(st.integers(0, num_ranks - 1))][group] = draw(
                 st.integers(1, 3000)
             )
-    return [layout_of(*payloads) for payloads in ranks]
+    return [layout_of_bytes(*payloads) for payloads in ranks]
 
 
 budgets = st.builds(HostBudget, st.integers(200_000, 10**8), st.booleans())
@@ -112,7 +90,7 @@ def test_equal_ranks_are_cut_as_one_rank_is(
     payloads: list[int], num_ranks: int, share: int
 ) -> None:
     """Whether a share is given for each or all together: as plans always said."""
-    layout = layout_of(*payloads)
+    layout = layout_of_bytes(*payloads)
     alone = plan_geometry(layout, share)
     left = num_ranks - 1  # too little for another byte on each
     for budget in (
@@ -157,7 +135,7 @@ def test_ranks_waste_no_more_than_they_must(
 def test_a_rank_with_more_bytes_gets_more_of_a_shared_memory() -> None:
     """Twice the layers, twice the memory, and as many cells on both."""
     geometry = cut_ranks(
-        [layout_of(100, 50), layout_of(200, 100)], HostBudget(3 * 10**6)
+        [layout_of_bytes(100, 50), layout_of_bytes(200, 100)], HostBudget(3 * 10**6)
     )
     first, second = mapped(geometry)
     assert 2 * first == second
@@ -167,7 +145,7 @@ def test_a_rank_with_more_bytes_gets_more_of_a_shared_memory() -> None:
 def test_the_fullest_rank_decides_where_each_has_its_own_memory() -> None:
     """The other one leaves half of its memory alone."""
     budget = HostBudget(10**6, is_per_rank=True)
-    geometry = cut_ranks([layout_of(100, 50), layout_of(200, 100)], budget)
+    geometry = cut_ranks([layout_of_bytes(100, 50), layout_of_bytes(200, 100)], budget)
     first, second = mapped(geometry)
     assert 2 * first == second
     assert 0.99 * 10**6 < second <= 10**6
@@ -175,7 +153,7 @@ def test_the_fullest_rank_decides_where_each_has_its_own_memory() -> None:
 
 def test_a_group_that_a_rank_lacks_costs_it_nothing() -> None:
     """Stage 0 has full layers only: each of its slabs still counts cells of both."""
-    ranks = [layout_of(300, 0), layout_of(100, 400)]
+    ranks = [layout_of_bytes(300, 0), layout_of_bytes(100, 400)]
     geometry = cut_ranks(ranks, HostBudget(10**7))
     full, window = (geometry.server.class_of[p] for p in (0, 1))
     first = geometry.ranks[0]
@@ -191,16 +169,18 @@ def test_a_group_that_a_rank_lacks_costs_it_nothing() -> None:
 
 def test_a_rank_with_nothing_to_keep_maps_next_to_nothing() -> None:
     """Its stage has scratch layers only: a byte per slab, since no memory is empty."""
-    geometry = cut_ranks([layout_of(300, 200), layout_of(0, 0)], HostBudget(10**7))
+    geometry = cut_ranks(
+        [layout_of_bytes(300, 200), layout_of_bytes(0, 0)], HostBudget(10**7)
+    )
     first, second = mapped(geometry)
     assert geometry.server.num_slabs == second < first / 1000
 
 
 def test_groups_share_a_class_only_if_their_cells_are_equal_on_every_rank() -> None:
     """Equal on rank 0 is not enough, and equal sums are not either."""
-    ranks = [layout_of(100, 100, 50), layout_of(100, 50, 100)]
+    ranks = [layout_of_bytes(100, 100, 50), layout_of_bytes(100, 50, 100)]
     assert 3 == len(cut_ranks(ranks, HostBudget(10**6)).server.classes)
-    alike = [layout_of(100, 100, 50), layout_of(70, 70, 100)]
+    alike = [layout_of_bytes(100, 100, 50), layout_of_bytes(70, 70, 100)]
     geometry = cut_ranks(alike, HostBudget(10**6))
     assert geometry.server.class_of[0] == geometry.server.class_of[1]
     assert 2 == len(geometry.server.classes)
@@ -208,7 +188,7 @@ def test_groups_share_a_class_only_if_their_cells_are_equal_on_every_rank() -> N
 
 def test_too_little_for_all_ranks_is_refused_with_the_need() -> None:
     """Two sizes of cells: the need is a slab of each, on all ranks together."""
-    ranks = [layout_of(100, 50), layout_of(200, 100)]
+    ranks = [layout_of_bytes(100, 50), layout_of_bytes(200, 100)]
     with pytest.raises(
         ConfigError, match=r"599 bytes for 2 rank\(s\) is too small.*600"
     ):
@@ -219,12 +199,12 @@ def test_too_little_for_all_ranks_is_refused_with_the_need() -> None:
 def test_a_group_without_a_byte_anywhere_is_refused() -> None:
     """Nobody could store it."""
     with pytest.raises(IncompatibleError, match="group 1 holds no bytes on any of 2"):
-        cut_ranks([layout_of(100, 0), layout_of(50, 0)], HostBudget(10**6))
+        cut_ranks([layout_of_bytes(100, 0), layout_of_bytes(50, 0)], HostBudget(10**6))
 
 
 def test_the_servers_layout_adds_up_bytes_and_counts_a_stages_layers_once() -> None:
     """Two stages of two tensor ranks: bytes of all four, layers of two."""
-    stages = [layout_of(100, 0), layout_of(40, 60)]
+    stages = [layout_of_bytes(100, 0), layout_of_bytes(40, 60)]
     server = server_layout([stages[0]] * 2 + [stages[1]] * 2, ranks_per_stage=2)
     assert [280, 120] == [group.payload_bytes for group in server.groups]
     assert [280, 120] == [group.padded_bytes for group in server.groups]
@@ -233,7 +213,7 @@ def test_the_servers_layout_adds_up_bytes_and_counts_a_stages_layers_once() -> N
 
 def test_a_ranks_layout_is_the_servers_with_its_own_bytes() -> None:
     """Spans that were cut for all are cut on each."""
-    own = [layout_of(100, 0), layout_of(40, 60)]
+    own = [layout_of_bytes(100, 0), layout_of_bytes(40, 60)]
     server = server_layout(own)
     cut = dataclasses.replace(server.groups[1], span_tokens=5)
     server = dataclasses.replace(server, groups=(server.groups[0], cut))
@@ -254,7 +234,7 @@ def test_ranks_with_other_units_are_refused(
     change: dict[str, object], told: str
 ) -> None:
     """Which rank, which unit, which numbers."""
-    first = layout_of(100, 50)
+    first = layout_of_bytes(100, 50)
     other = dataclasses.replace(first, **change)  # type: ignore[arg-type]  # by name
     with pytest.raises(IncompatibleError, match=told):
         server_layout([first, other])
@@ -262,7 +242,7 @@ def test_ranks_with_other_units_are_refused(
 
 def test_ranks_that_see_another_group_are_refused() -> None:
     """Which rank, which group, and what both take it for."""
-    first = layout_of(100, 50)
+    first = layout_of_bytes(100, 50)
     wide = dataclasses.replace(first.groups[1], span_tokens=128)
     other = dataclasses.replace(first, groups=(first.groups[0], wide))
     with pytest.raises(
@@ -282,7 +262,7 @@ def test_ranks_that_share_are_cut_like_one_with_all_their_memory(
     stages, num_sharing, is_per_rank
 ):
     """Their bytes are there once, so they hold as much as their memory together."""
-    alone = [layout_of(*payloads) for payloads in stages]
+    alone = [layout_of_bytes(*payloads) for payloads in stages]
     ranks = [layout for layout in alone for _ in range(num_sharing)]
     budget = HostBudget(40_000, is_per_rank=is_per_rank)
     times = num_sharing if is_per_rank else 1

@@ -15,7 +15,7 @@ def group(group_id, kind, tokens_per_block, span=None, payload=64):
         tokens_per_block=tokens_per_block,
         payload_bytes=payload,
         padded_bytes=payload,
-        num_layers=1,
+        num_layers=int(payload > 0),
         span_tokens=span,
     )
 
@@ -28,6 +28,19 @@ def layout_of(*groups, hash_tokens, alignment, chunk=None) -> CacheLayout:
         scheduler_block_tokens=alignment,
         chunk_tokens=chunk,
     )
+
+
+def layout_of_bytes(*payloads, chunk_blocks=1) -> CacheLayout:
+    """One full group, then windows, with so many bytes per block; 0 for no layer.
+
+    Args:
+        chunk_blocks: blocks of the full group in a chunk.
+    """
+    groups = (
+        group(i, WINDOW if i else FULL, 16, 64 if i else None, payload)
+        for i, payload in enumerate(payloads)
+    )
+    return layout_of(*groups, hash_tokens=16, alignment=16, chunk=16 * chunk_blocks)
 
 
 FULL, WINDOW, CHUNKED, STATE = (

@@ -10,7 +10,6 @@ from kvcellar.transfer.jobs import Direction
 
 CACHE_BYTES = 128 * 2**20  # far beyond any processor's own cache
 NUM_ROUNDS = 7
-DEFAULT_PAGE_BYTES = (4096, 16384, 65536, 262144, 1048576)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kvcellar.cli.parser import ParagraphFormatter
+from kvcellar.cli.shared_options import add_mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,13 +86,7 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
         default="1GiB",
         help="host memory of the server (default: %(default)s)",
     )
-    parser.add_argument(
-        "--mode",
-        choices=("eager", "lazy"),
-        default="eager",
-        help="when chunks are stored: each when complete (eager, the default), or when "
-        "the device is about to lose it (lazy)",
-    )
+    add_mode(parser)
     parser.add_argument(
         "--tensor-parallel",
         metavar="N",

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kvcellar.cli.parser import ParagraphFormatter
+from kvcellar.cli.shared_options import add_mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +43,7 @@ def add_parser(
         required=True,
         help="host memory of the whole server, such as 8GiB",
     )
-    parser.add_argument(
-        "--mode",
-        choices=("eager", "lazy"),
-        default="eager",
-        help="when chunks are stored: each when complete (eager, the default), or when "
-        "the device is about to lose it (lazy)",
-    )
+    add_mode(parser)
     parser.set_defaults(run=run, takes_vllm_arguments=True)
 
 

@@ -2,13 +2,13 @@
 
 import argparse
 import importlib.util
-import os
 import shutil
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from kvcellar.cli.parser import ParagraphFormatter
+from kvcellar.cli.shared_options import add_server
 from kvcellar.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,12 +43,7 @@ def add_parser(
         formatter_class=ParagraphFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        default="http://127.0.0.1:8000",
-        help="the server's address (default: %(default)s)",
-    )
+    add_server(parser)
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
@@ -59,12 +54,6 @@ def add_parser(
     parser.add_argument("--once", action="store_true", help="print one picture and end")
     parser.add_argument(
         "--json", action="store_true", help="print its figures as JSON and end"
-    )
-    parser.add_argument(
-        "--api-key",
-        metavar="KEY",
-        default=os.environ.get("KVCELLAR_API_KEY"),
-        help="for what is in front of the server (default: $KVCELLAR_API_KEY)",
     )
     parser.set_defaults(run=run, takes_vllm_arguments=False)
 

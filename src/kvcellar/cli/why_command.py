@@ -1,12 +1,12 @@
 """``kvcellar why``: its options, and printing one request's account."""
 
 import argparse
-import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
 
 from kvcellar.cli.parser import ParagraphFormatter
+from kvcellar.cli.shared_options import add_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,20 +36,9 @@ def add_parser(
         allow_abbrev=False,
     )
     parser.add_argument("request_id", metavar="REQUEST_ID", help="see above")
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        default="http://127.0.0.1:8000",
-        help="the server's address (default: %(default)s)",
-    )
+    add_server(parser)
     parser.add_argument(
         "--json", action="store_true", help="print the server's answer as JSON"
-    )
-    parser.add_argument(
-        "--api-key",
-        metavar="KEY",
-        default=os.environ.get("KVCELLAR_API_KEY"),
-        help="for what is in front of the server (default: $KVCELLAR_API_KEY)",
     )
     parser.set_defaults(run=run, takes_vllm_arguments=False)
 

@@ -2,6 +2,7 @@
 
 import random
 
+from full_device import FullDevice
 from layouts import FULL, group, layout_of
 
 from kvcellar.config import Settings
@@ -14,19 +15,6 @@ from kvcellar.index.policies.policy import Prompt
 from kvcellar.layout.host import plan_geometry
 
 LAYOUT = layout_of(group(0, FULL, 512, None, 100), hash_tokens=512, alignment=512)
-
-
-class Device:
-    """Block tables and a prefix cache in which everything is there."""
-
-    def block_id(self, group_id, index):
-        return 1
-
-    def is_kept(self, group_id, index):
-        return True
-
-    def find(self, group_id, block_hash):
-        return 1
 
 
 class LazyHost:
@@ -46,7 +34,7 @@ class LazyHost:
         (promise,) = self.planner.handle(look_up, now)
         self.handle(
             events.TokensComputed(
-                request_id, keys, num_tokens + 1, 0, num_tokens, Device()
+                request_id, keys, num_tokens + 1, 0, num_tokens, FullDevice()
             ),
             now,
         )
@@ -56,7 +44,7 @@ class LazyHost:
     def lose(self, keys, now):
         """The device is about to lose these chunks, the last one first."""
         blocks = [(0, key) for key in reversed(keys)]
-        self.handle(events.BlocksThreatened(blocks, Device()), now)
+        self.handle(events.BlocksThreatened(blocks, FullDevice()), now)
 
     def handle(self, event, now):
         for action in self.planner.handle(event, now):

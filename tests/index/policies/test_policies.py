@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from full_device import FullDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import FULL, group, layout_of
@@ -25,16 +26,6 @@ SHADOWED = {"lru": LruPolicy, "lru-2": Lru2Policy}
 LAYOUT = layout_of(group(0, FULL, 512, None, 100), hash_tokens=512, alignment=512)
 
 
-class Blocks:
-    """Block tables in which everything is there."""
-
-    def block_id(self, group_id, index):
-        return 1
-
-    def is_kept(self, group_id, index):
-        return True
-
-
 class Host:
     """A planner whose copies end at once; prompts are lists of chunk keys."""
 
@@ -51,7 +42,7 @@ class Host:
         num_tokens = 512 * len(keys)
         (promise,) = self.handle(events.LookUp(request_id, keys, num_tokens + 1, 0))
         event = events.TokensComputed(
-            request_id, keys, num_tokens + 1, 0, num_tokens, Blocks()
+            request_id, keys, num_tokens + 1, 0, num_tokens, FullDevice()
         )
         for action in self.handle(event):
             self.handle(events.JobDone(action.job_id))
