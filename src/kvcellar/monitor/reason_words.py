@@ -16,7 +16,7 @@ WORDS: dict[MissReason, str] = {
     MissReason.STORING: "still storing",
     MissReason.WAITING: "not stored yet",
     MissReason.IN_PROGRESS: "computed just now",
-    MissReason.EVICTED: "evicted before",
+    MissReason.EVICTED: "held once, evicted",
     MissReason.RESET: "cache was reset",
     MissReason.FAILED_STORE: "store had failed",
     MissReason.NO_ROOM: "all room pinned",

@@ -123,7 +123,7 @@ def test_engines_can_be_chosen_where_there_are_several():
 
     async def several(app, pilot):
         await pilot.press("e", "e")
-        assert "engine 1 of 2 engines" in shown(app)
+        assert "engine 1 alone" in shown(app)
 
     play(several, follower=both)
 

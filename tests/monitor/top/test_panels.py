@@ -125,7 +125,7 @@ def test_misses(view):
     """The costliest first; what does not fit is one row."""
     assert [
         "never seen before   ████████          50%    200",
-        "evicted before      ████              25%    100",
+        "held once, evicted  ████              25%    100",
         "still storing       ██▍               15%     60",
         "end of the prompt   █▋                10%     40",
     ] == lines(misses_panel(view, 48, 4))

@@ -1,5 +1,7 @@
 """The whole picture at any size, from a real server's answer and from little."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -53,7 +55,12 @@ def test_everything_is_on_a_small_terminal():
     text = words(RECORDED, 80, 23)
     titles = ("Prompt tokens", "Host memory", "Copies", "Why tokens", "Busiest")
     assert all(title in text for title in titles)
-    for figure in ("82% served", "never seen before", "evicted before", "of 48.0 MiB"):
+    for figure in (
+        "82% served",
+        "never seen before",
+        "held once, evicted",
+        "of 48.0 MiB",
+    ):
         assert figure in text
     assert text.startswith("kvcellar top  tiny-gemma3  eager adaptive  up ")
 
@@ -116,6 +123,18 @@ def test_a_server_that_has_done_nothing():
         "nothing evicted",
     ):
         assert phrase in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_the_heading_says_which_engine_is_shown(width):
+    """Before the model, even if that is a long path; which is cut to its last part."""
+    view = make_view(TWO, Wish(num_slots=num_slots(width), engine=1), NOW)
+    model = "/a/long/path/to/where/models/are/kept/on/this/machine/tiny-gemma3"
+    view = replace(view, server=replace(view.server, model=model))
+    first = plain(draw(view, width, 24, has_colour=False, state="every 1 s")[0])
+    assert first.startswith("kvcellar top  engine 1 alone  ")
+    assert "tiny-gemma3" in first
+    assert (model in first) == (width == 140)
 
 
 def test_several_engines_are_listed():

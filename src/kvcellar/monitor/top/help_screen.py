@@ -20,7 +20,7 @@ is the load.
 
 [b]Host memory[/b] (all ranks)
 Chunks grow with a prompt; checkpoints let it be resumed. Once it is full something \
-goes for all that comes; "evicted before" among the reasons says what that costs.
+goes for all that comes; "held once, evicted" among the reasons says what that costs.
 
 [b]Copies[/b]
 "each" is from the decision to the end of a copy, its wait included. A request waits \

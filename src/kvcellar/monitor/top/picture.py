@@ -11,8 +11,18 @@ from kvcellar.monitor.top.panels.memory import memory_panel
 from kvcellar.monitor.top.panels.misses import misses_panel
 from kvcellar.monitor.top.panels.prefixes import prefixes_panel
 from kvcellar.monitor.top.panels.sources import sources_panel
-from kvcellar.monitor.top.spans import Line, Span, as_fits, fit, line, restyled, spread
-from kvcellar.monitor.view import Level, View
+from kvcellar.monitor.top.spans import (
+    GAP,
+    Line,
+    Span,
+    as_fits,
+    fit,
+    length,
+    line,
+    restyled,
+    spread,
+)
+from kvcellar.monitor.view import Level, Server, View
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 8
 _TALL = 30  # from here on there is room for more remarks than one
@@ -63,30 +73,34 @@ def num_slots(width: int) -> int:
 
 def _heading(view: View, width: int, state: str) -> Line:
     server = view.server
-    which = "" if server.engine is None else f"engine {server.engine} of "
-    engines = f"{which}{server.num_engines} engines" if server.num_engines > 1 else ""
-    left = as_fits(
-        [
-            line(Span("kvcellar top", "brand")),
-            *([line(Span(server.model, "value"))] if server.model else []),
-            *(
-                line(Span(text, "dim"))
-                for text in (
-                    engines,
-                    server.setting,
-                    f"up {span(server.uptime_seconds)}",
-                )
-                if text
-            ),
-        ],
-        width - len(state) - 4,
-    )
+    left = as_fits(_titles(server, width - len(state) - 4), width - len(state) - 4)
     if view.silence:
         words = line(Span(f"! {view.silence}", "bad"))
         return fit((*line(Span("kvcellar top  ", "brand")), *words), width)
     dot = Span("● " if state.startswith("every") else "", "good")
     trimmed = (*left[:-1], Span(left[-1].text.rstrip(), left[-1].style))
     return spread(trimmed, (dot, Span(state, "dim")), width)
+
+
+def _titles(server: Server, width: int) -> list[Line]:
+    """What the heading says, the most needed first.
+
+    Whose figures these are stands before the model, whose name may be long: a path
+    that does not fit is its last folder.
+    """
+    brand = Span("kvcellar top", "brand")
+    engines = ""
+    if server.engine is not None:
+        engines = f"engine {server.engine} alone"
+    elif server.num_engines > 1:
+        engines = f"{server.num_engines} engines"
+    used = length((brand, Span(GAP), Span(engines), Span(GAP)))
+    fits = used + length(line(server.model)) <= width
+    model = server.model if fits else server.model.rstrip("/").rpartition("/")[2]
+    others = (engines, model, server.setting, f"up {span(server.uptime_seconds)}")
+    styles = ("dim", "value", "dim", "dim")
+    pairs = zip(others, styles, strict=True)
+    return [line(brand), *(line(Span(text, style)) for text, style in pairs if text)]
 
 
 def _remarks(view: View, width: int, height: int) -> list[Line]:
