@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kvcellar.cli import parser as parser_module
-from kvcellar.cli.main import EXIT_BROKEN_PIPE, build_parser
+from kvcellar.cli.main import EXIT_BROKEN_PIPE, build_parser, parse
 from kvcellar.cli.parser import ParagraphFormatter, told
 
 
@@ -65,3 +65,25 @@ def test_a_reader_that_has_seen_enough():
         running.stdout.close()
         assert "" == running.stderr.read()
     assert EXIT_BROKEN_PIPE == running.returncode
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["paln", "--model", "x"], "did you mean plan"),
+        (["plan", "--modle", "x"], "--modle is not known, did you mean --model"),
+        (["plan", "--model=x", "--modes", "lazy"], "did you mean --mode"),
+        (["demo", "--tiny", "gema3"], "did you mean gemma3"),
+        (["plan"], ""),
+        (["serve", "m", "--host-memry", "1GiB"], "did you mean --host-memory"),
+        (["serve", "--port", "1", "--model-impl", "auto"], ""),
+    ],
+)
+def test_misspelt_words_get_the_nearest_known(given, meant, capsys):
+    """Also a required option, which argparse calls missing; else nothing is guessed."""
+    with pytest.raises(SystemExit):
+        parse(build_parser(), given)
+    told_of = capsys.readouterr().err
+    assert meant in told_of
+    assert bool(meant) == ("did you mean" in told_of)
+    assert 1 == told_of.count("\n")

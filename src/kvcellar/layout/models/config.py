@@ -201,7 +201,11 @@ def read_config(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as cause:
-        raise ConfigError(f"{file} cannot be read: {cause}") from cause
+        reason = cause.strerror or cause
+        raise ConfigError(
+            f"{file} cannot be read: {reason}; name a model's config.json, or the "
+            "folder that holds it"
+        ) from cause
     except ValueError as cause:
         raise ConfigError(f"{file} is not JSON: {cause}") from cause
     if not isinstance(content, dict):
