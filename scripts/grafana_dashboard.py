@@ -142,7 +142,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 ("stored {{kind}}", _rate("kvcellar_stores_total", "kind")),
                 ("evicted {{kind}}", _rate("kvcellar_evictions_total", "kind")),
                 (
-                    "chunks evicted before use",
+                    "chunks evicted, never loaded",
                     _rate("kvcellar_unused_evictions_total"),
                 ),
             ),

@@ -163,7 +163,7 @@ def test_nothing_stored():
 @pytest.mark.parametrize(
     ("tokens", "evicted", "severity", "words"),
     [
-        ((MANY, 0, 0), 7, "warning", "too small"),
+        ((MANY, 0, 0), 7, "warning", "hardly any prompt returns"),
         ((10, MANY, 0), 0, "note", "device hits"),
         ((MANY, 0, 0), 0, "warning", "no prompt began like an earlier one"),
     ],
@@ -198,9 +198,26 @@ def test_loads_are_fine_where_some_are_served():
     ],
 )
 def test_counters_that_tell_of_trouble(check, counters, words):
-    """A full pool, failed copies, late lazy stores, eviction before use."""
+    """A full pool, failed copies, late lazy stores, evictions of what never loaded."""
     assert words in only(check, told(counters), "warning").what
     assert is_fine(check, told())
+
+
+@pytest.mark.parametrize("check", ["loads", "churn"])
+@pytest.mark.parametrize(
+    ("returned", "why", "remedy"),
+    [
+        (MANY // 10, "prompts do return, but later", "more host_memory"),
+        (0, "hardly any prompt returns", "second-touch"),
+    ],
+)
+def test_never_loaded_for_one_of_two_reasons(check, returned, why, remedy):
+    """What was evicted is missed, or not; both checks give the one fitting remedy."""
+    counters = {STORED: 2**30, EVICTIONS: 1000, UNUSED: 1000}
+    counters[missed("evicted")] = returned
+    finding = only(check, told(counters, tokens=(MANY, 0, 0)), "warning")
+    assert why in finding.why
+    assert remedy in finding.remedy
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ _PROMPT_TOKENS = "kvcellar_prompt_tokens_total"
 _STORES = "kvcellar_stores_total"
 _SKIPPED = "kvcellar_skipped_stores_total"
 _EVICTIONS = "kvcellar_evictions_total"
+_MISSED_TOKENS = "kvcellar_missed_tokens_total"
+_MANY_RETURNED = 0.01  # of the computed tokens
 
 
 def counting(facts: Facts) -> Server | None:
@@ -65,9 +67,7 @@ def find_loads(facts: Facts) -> Iterator[Finding]:
     elif server.count(_EVICTIONS, kind="chunk"):
         yield warning(
             f"{format_bytes(stored)} stored, nothing loaded, and chunks are evicted",
-            "host memory is too small to keep prompts until they return, or they do "
-            "not return",
-            "give more host_memory; kvcellar replay says how much would help",
+            *_why_unused(server),
         )
     elif device > computed:
         yield note(
@@ -148,7 +148,7 @@ def find_lost(facts: Facts) -> Iterator[Finding]:
 
 
 def find_churn(facts: Facts) -> Iterator[Finding]:
-    """What is stored is evicted before anybody asks for it."""
+    """What is stored is evicted before it was ever loaded."""
     server = counting(facts)
     if server is None:
         return
@@ -159,8 +159,27 @@ def find_churn(facts: Facts) -> Iterator[Finding]:
         return
     yield warning(
         f"{unused} of {evicted} chunks evicted had never been loaded",
-        "most of what is stored goes before it is used",
-        'give more host_memory, or try "admission": "second-touch"',
+        *_why_unused(server),
+    )
+
+
+def _why_unused(server: Server) -> tuple[str, str]:
+    """Why chunks go before they are loaded, and what to do: two opposite cases.
+
+    Tokens computed because they had been evicted are those of prompts that did return,
+    only too late. Without them, room for more prompts would serve nobody.
+    """
+    returned = server.count(_MISSED_TOKENS, reason="evicted")
+    computed = server.count(_PROMPT_TOKENS, source="computed")
+    if returned >= _MANY_RETURNED * computed > 0:
+        return (
+            f"prompts do return, but later: {returned} of {computed} computed tokens "
+            "had been held and evicted",
+            "give more host_memory; kvcellar replay says how much would help",
+        )
+    return (
+        "hardly any prompt returns, so hardly any of what is stored is asked for",
+        'try "admission": "second-touch", which stores what is asked for twice',
     )
 
 
@@ -170,5 +189,5 @@ CHECKS = (
     Check("room", "is host memory full of pinned cells?", find_room),
     Check("copies", "do copies fail?", find_copies),
     Check("lost", "do lazy stores come in time?", find_lost),
-    Check("churn", "is it evicted before it is used?", find_churn),
+    Check("churn", "is it evicted before it is loaded?", find_churn),
 )
