@@ -8,7 +8,7 @@ import pytest
 
 from kvcellar.cli import parser as parser_module
 from kvcellar.cli.main import EXIT_BROKEN_PIPE, build_parser, parse
-from kvcellar.cli.parser import ParagraphFormatter, told
+from kvcellar.cli.parser import ParagraphFormatter, notes_filled, told
 
 
 def parsers():
@@ -54,6 +54,19 @@ def test_errors_break_between_words(monkeypatch):
     lines = told(reason).splitlines()
     assert max(map(len, lines)) <= 60
     assert f"kvcellar: {reason}".split() == " ".join(lines).split()
+
+
+def test_notes_of_a_report_break_between_words(monkeypatch):
+    """On a terminal; tables keep their lines, and a pipe gets all as it is."""
+    table, note = "a  " * 30, "note: " + "some words " * 12
+    assert f"{table}\n{note}" == notes_filled(f"{table}\n{note}")
+    monkeypatch.setattr(parser_module.sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "60")
+    first, *rest = notes_filled(f"{table}\n{note}").split("\n")
+    assert first == table
+    assert max(map(len, rest)) <= 60
+    assert all(one.startswith(" " * 6) for one in rest[1:])
+    assert note.split() == " ".join(rest).split()
 
 
 def test_a_reader_that_has_seen_enough():

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 EXIT_USAGE = 2
 _LEAST_WIDTH = 40
+NOTE = "note: "
 _WRONG_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 
 
@@ -82,6 +83,18 @@ def told(reason: object) -> str:
     )
 
 
+def notes_filled(text: str) -> str:
+    """A report; on a terminal its notes break between words, tables stay."""
+    if not sys.stdout.isatty():
+        return text
+    width = max(shutil.get_terminal_size().columns, _LEAST_WIDTH)
+    lines = text.split("\n")
+    return "\n".join(
+        _wrapped(line, width, "", "      ") if line.startswith(NOTE) else line
+        for line in lines
+    )
+
+
 def _filled(paragraph: str, width: int, indent: str) -> str:
     lines = paragraph.splitlines()
     if any(line.startswith(" ") for line in lines):
@@ -89,13 +102,13 @@ def _filled(paragraph: str, width: int, indent: str) -> str:
     return textwrap.indent(_wrapped(" ".join(lines), width - len(indent), ""), indent)
 
 
-def _wrapped(text: str, width: int, indent: str) -> str:
+def _wrapped(text: str, width: int, indent: str, hanging: str = "") -> str:
     """Broken between words only: a URL or an option stays whole."""
     return textwrap.fill(
         text.strip(),
         width,
         initial_indent=indent,
-        subsequent_indent=indent,
+        subsequent_indent=indent + hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )

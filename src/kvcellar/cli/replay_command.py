@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kvcellar.cli.parser import ParagraphFormatter
+from kvcellar.cli.parser import ParagraphFormatter, notes_filled
 from kvcellar.cli.replay_options import GRID, GROUPS, SWITCHES, Option
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
             request,
             lambda num_cells, num_requests: GridProgress(line, num_cells, num_requests),
         )
-    print(json_of(report) if options.json else text_of(report) + "\n", end="")
+    text = json_of(report) if options.json else notes_filled(text_of(report)) + "\n"
+    print(text, end="")
     if folder is not None:
         for path in write_files(report, folder):
             print(f"kvcellar: wrote {path}", file=sys.stderr)

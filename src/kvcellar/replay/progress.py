@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-_BAR_WIDTH = 30
+_BAR_WIDTH = 20
 _MIN_SHARE_FOR_ESTIMATE = 0.02  # before that, any estimate is a guess
 
 
