@@ -7,6 +7,8 @@ import re
 import pytest
 from markdown_files import FILES, ROOT, name_of
 
+from kvcellar.config import settings_from_extra_config
+from kvcellar.errors import ConfigError
 from kvcellar.metrics import INFO, METRICS
 from kvcellar.reasons import MissReason
 
@@ -46,6 +48,14 @@ def refusals():
 def test_refusals_that_are_explained_are_made(line):
     """A user searches the page for the words of the message."""
     assert is_spoken(line)
+
+
+def test_the_refusal_that_is_quoted_is_the_real_one():
+    """Word for word what the connector says of that setting."""
+    with pytest.raises(ConfigError) as refusal:
+        settings_from_extra_config({"host_memory": [1]})
+    quoted = f"kvcellar.errors.ConfigError: {refusal.value}\n"
+    assert quoted in PAGES["docs/troubleshooting.md"]
 
 
 def test_refusals_were_found():
