@@ -5,6 +5,8 @@ SHELL := /bin/sh
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+# A file of tests stays in one process. Each may start an engine of some 2 GiB, so a few.
+PARALLEL_TESTS ?= -n logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 GPU_CHECK_ARGS ?=
 VLLM ?= 0.33.0
 # The GPU check needs PyTorch with CUDA, which .venv has not: the machine's own Python.
@@ -21,14 +23,14 @@ setup: ## create or update .venv from requirements/ (the others do it by themsel
 demo: setup ## serve a hybrid model with vLLM and watch it come back (DEMO_ARGS="--json")
 	@.venv/bin/kvcellar demo $(DEMO_ARGS)
 
-test: setup ## run the tests (TEST_ARGS="-k index")
-	@.venv/bin/python -m pytest $(TEST_ARGS)
+test: setup ## run the tests, a few at a time (TEST_ARGS="-k index"; "-n 0" for one)
+	@.venv/bin/python -m pytest $(PARALLEL_TESTS) $(TEST_ARGS)
 
 check: setup ## format check, lint, import contracts, types, size guide
 	@sh scripts/check
 
 check-vllm: setup ## run the contract tests with another vLLM, without its compiled parts (VLLM=0.33.0)
-	@sh scripts/check_vllm $(VLLM) $(TEST_ARGS)
+	@sh scripts/check_vllm $(VLLM) $(PARALLEL_TESTS) $(TEST_ARGS)
 
 docs: ## build the documentation's site into build/site, with all links checked
 	@sh scripts/docs

@@ -21,7 +21,7 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Give engine tests their time, and skip what this machine has no means for."""
     has_engine = importlib.util.find_spec("vllm") is not None
     has_traces = "KVCELLAR_TRACES" in os.environ
@@ -33,6 +33,17 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip("vllm is not installed"))
         if item.get_closest_marker("traces") and not has_traces:
             item.add_marker(pytest.mark.skip("KVCELLAR_TRACES is not set"))
+    if hasattr(config, "workerinput"):
+        put_engines_first(items)
+
+
+def put_engines_first(items):
+    """Files that start engines take longest: one at the end would be waited for alone.
+
+    Only for parallel runs, whose unit is the file. Files stay whole and in order.
+    """
+    with_engine = {item.path for item in items if item.get_closest_marker("engine")}
+    items.sort(key=lambda item: item.path not in with_engine)
 
 
 @pytest.fixture

@@ -283,6 +283,8 @@ def main():
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
     os.environ["OMP_NUM_THREADS"] = "1"
+    # Else a helper of the sampler is compiled at each start, eager or not.
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
     stdout = os.dup(1)
     os.dup2(2, 1)  # vLLM prints to stdout as well
     figures = SCENARIOS[scenario](model, mode)

@@ -47,6 +47,7 @@ class Server:
         environment = {
             "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
             "VLLM_CPU_KVCACHE_SPACE": "1",
+            "TORCHDYNAMO_DISABLE": "1",  # else a helper of the sampler is compiled
             "VLLM_SERVER_DEV_MODE": "1",  # for resets over HTTP
         }
         self._process = subprocess.Popen(
