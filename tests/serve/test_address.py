@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kvcellar.errors import ConfigError
+from kvcellar.serve import address as address_module
 from kvcellar.serve.address import (
     Address,
     address_of,
@@ -76,6 +77,19 @@ def test_listening_port_is_not_free(server: http.server.HTTPServer):
 def test_free_port_is_free():
     """A port just chosen can be bound."""
     assert is_free(Address("127.0.0.1", free_port()))
+
+
+def test_free_port_is_none_that_connections_get():
+    """While the server starts, no connection of others is given its port."""
+    assert all(free_port() < 32_768 for _ in range(20))
+
+
+def test_free_port_is_the_kernels_where_ours_are_taken(monkeypatch: pytest.MonkeyPatch):
+    """A machine whose lower ports are all taken still has one."""
+    with monkeypatch.context() as patch:
+        patch.setattr(address_module, "is_free", lambda _: False)
+        port = free_port()
+    assert is_free(Address("127.0.0.1", port))
 
 
 def test_unknown_host_is_refused(monkeypatch: pytest.MonkeyPatch):

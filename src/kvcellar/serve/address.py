@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import random
 import socket
 import ssl
 import urllib.parse
@@ -14,6 +15,10 @@ from kvcellar.serve.arguments import has_option, option_value
 DEFAULT_PORT = 8000  # Source: vLLM 0.32, entrypoints/openai/cli_args.py
 _ALL_INTERFACES = frozenset({"", "0.0.0.0", "::"})  # compared, not bound
 _PROBE_TIMEOUT_SECONDS = 2.0
+# Unprivileged, below Linux's usual range for connections.
+# Source: ip(7), ip_local_port_range.
+_SERVER_PORTS = range(10_000, 32_768)
+_MOST_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,14 @@ def is_free(address: Address) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listened on a moment ago."""
+    """A TCP port of 127.0.0.1 that nothing listened on a moment ago.
+
+    Seconds pass until a server listens on it. The kernel would choose among those that
+    it gives to every connection in the meantime, so the choice is made below them.
+    """
+    for port in random.SystemRandom().sample(_SERVER_PORTS, _MOST_TRIES):
+        if is_free(Address("127.0.0.1", port)):
+            return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
