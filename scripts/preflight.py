@@ -15,7 +15,7 @@ import sys
 
 MIN_PYTHON = (3, 11)
 GIB = 1024**3
-NEW_VENV_BYTES = 6 * GIB  # 2.1 GiB installed, the rest for downloads and pip's cache
+NEW_VENV_BYTES = 6 * GIB  # 2.4 GiB installed, the rest for downloads and pip's cache
 UPDATE_BYTES = GIB
 
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
