@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tiny_server import ANY_ONE_CPU
 
 import kvcellar
 from kvcellar.bench.serving import measure_serving
@@ -45,6 +46,7 @@ def serving(port: int) -> Iterator[subprocess.Popen[str]]:
         **os.environ,
         "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        **ANY_ONE_CPU,
     }
     with subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("vllm")
 
 from kv_subscriber import KvSubscriber
+from tiny_server import ANY_ONE_CPU
 from vllm.distributed.kv_events import MEDIUM_CPU, BlockStored
 
 import kvcellar
@@ -47,6 +48,7 @@ class Server:
         environment = {
             "PYTHONPATH": str(Path(kvcellar.__file__).parents[1]),
             "VLLM_CPU_KVCACHE_SPACE": "1",
+            **ANY_ONE_CPU,
             "TORCHDYNAMO_DISABLE": "1",  # else a helper of the sampler is compiled
             "VLLM_SERVER_DEV_MODE": "1",  # for resets over HTTP
         }
