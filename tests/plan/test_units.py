@@ -130,3 +130,9 @@ def test_lazy_without_any_room_is_still_a_plan():
     )
     assert "holds no whole prompt of 8,992 tokens" in text_of(planned)
     assert dataclasses.replace(planned) == planned
+
+
+@pytest.mark.parametrize("written", ["64GB", "64GiB", "1kB", "1536", "2TB"])
+def test_a_size_that_was_given_comes_back_as_it_was_written(written: str) -> None:
+    """Decimal units stay decimal in a suggested command, binary ones binary."""
+    assert option_size(parse_bytes(written, "host_memory")) == written

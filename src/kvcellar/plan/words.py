@@ -4,6 +4,7 @@ from kvcellar.layout.units import format_bytes
 
 _FEW_UNITS = 8  # from here on, rounding up to a whole unit costs little
 _SIZE_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def size(num_bytes: float) -> str:
@@ -12,11 +13,14 @@ def size(num_bytes: float) -> str:
 
 
 def option_size(num_bytes: int) -> str:
-    """Bytes as an option takes them, exactly."""
-    for unit, scale in _SIZE_UNITS:
-        if num_bytes >= scale and num_bytes % scale == 0:
-            return f"{num_bytes // scale}{unit}"
-    return str(num_bytes)
+    """Bytes as an option takes them, exactly, in the unit that says it shortest."""
+    exact = [
+        (num_bytes // scale, unit)
+        for unit, scale in (*_SIZE_UNITS, *_DECIMAL_UNITS)
+        if num_bytes >= scale and num_bytes % scale == 0
+    ]
+    number, unit = min(exact, key=lambda pair: pair[0], default=(num_bytes, ""))
+    return f"{number}{unit}"
 
 
 def rounded_up(num_bytes: int) -> int:
