@@ -39,7 +39,7 @@ def is_right(
 
 
 @EACH_PLAY
-@pytest.mark.parametrize("eager", HASTES, ids="+".join)
+@pytest.mark.parametrize("eager", HASTES, ids=lambda names: "+".join(sorted(names)))
 def test_rule_holds_however_late_each_stream_is(
     chosen: Play, eager: frozenset[str]
 ) -> None:

@@ -36,7 +36,7 @@ def hunt(
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
-@pytest.mark.parametrize("eager", HASTES, ids="+".join)
+@pytest.mark.parametrize("eager", HASTES, ids=lambda names: "+".join(sorted(names)))
 def test_no_interleaving_gives_a_wrong_byte(
     eager: frozenset[str], *, is_pinned: bool
 ) -> None:
