@@ -79,6 +79,11 @@ class RequestContent:
             session_id=self._session_id,
         )
 
+    def hashes(self, first_hash: int, num_hashes: int) -> list[Any]:
+        """Prefix hashes of the request, as consumers know them."""
+        keys = self._request.block_hashes[first_hash : first_hash + num_hashes]
+        return self._convert(keys)
+
     def _extra_keys(self, size: int, first: int, end: int) -> list[Any] | None:
         """What else than tokens is in the blocks' hashes, as the device's events."""
         request, medium, found = self._request, 0, []

@@ -139,7 +139,9 @@ class EventFollower(EventPublisher):
         notice: Any = cell.notice  # every request here is followed
         if isinstance(notice, tuple):  # nobody was told yet
             content, first = notice
-            end = first + self._planner.layout.blocks_per_cell(cell.position)
-            notice = content.stretch(group.tokens_per_block, first, end).hashes
+            stride = group.tokens_per_block // self._hash_tokens
+            num_blocks = self._planner.layout.blocks_per_cell(cell.position)
+            found = content.hashes(first * stride, num_blocks * stride)
+            notice = found[stride - 1 :: stride]
         keys = notice if isinstance(notice, list) else [notice]
         return [(group.group_id, key) for key in keys]
