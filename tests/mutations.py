@@ -445,12 +445,6 @@ FAULTS = (
         "if self.announcements is not None:",
     ),
     Fault(
-        "block of two cells taken back with the first",
-        "integrations/vllm/held_blocks.py",
-        "return num_more > 0",
-        "return False",
-    ),
-    Fault(
         "slower way chosen",
         "core/cost.py",
         "load_seconds > MARGIN * compute_seconds",
