@@ -11,6 +11,13 @@ from kvcellar.index.states import State
 from kvcellar.testing.fake_engine import FakeEngine
 
 
+class Described:
+    """Cells of a request, described by object: no two are alike."""
+
+    def describe(self, position, blocks):
+        return object(), position, blocks
+
+
 class Followed(FakeEngine):
     """Every request brings a description of its content along."""
 
@@ -20,17 +27,17 @@ class Followed(FakeEngine):
         self.believed = set()
 
     def start(self, request_id, tokens, **options):
-        self._handle(events.Arrived(request_id, content=object()))
+        self._handle(events.Arrived(request_id, content=Described()))
         return super().start(request_id, tokens, **options)
 
     def listen(self):
         """Believe what was told; nothing twice, and nothing taken back untold."""
-        for stored, removed in self.announcements.take():
-            for cell in stored:
-                assert cell not in self.believed
-                self.believed.add(cell)
-            for cell in removed:
-                self.believed.remove(cell)
+        for change in self.announcements.take():
+            if change.is_stored:
+                assert change.content not in self.believed
+                self.believed.add(change.content)
+            else:
+                self.believed.remove(change.content)
 
     def cells(self, *, only_ready):
         index = self.offloader.index
@@ -55,9 +62,10 @@ def test_followers_believe_what_can_be_loaded(name, memory, failing):
             engine.failing = {failing} if failing and rng.random() < 0.2 else set()
             workload.step()
             engine.listen()
-            ready = set(engine.cells(only_ready=True))
-            there = set(engine.cells(only_ready=False))
-            assert all(cell.notice for cell in there)
+            notices = engine.announcements.notices
+            ready = {notices[c].content for c in engine.cells(only_ready=True)}
+            there = {notices[c].content for c in engine.cells(only_ready=False)}
+            assert ready <= there == {n.content for n in notices.values()}
             assert ready <= engine.believed <= there
         engine.failing = set()
         assert_nothing_leaks(engine)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvcellar.core.controls import NO_CONTROLS, RequestControls
+from kvcellar.core.origin import Content
 from kvcellar.core.waiting import BlockKey, CachedBlocks
 
 
@@ -32,7 +33,7 @@ class Arrived:
 
     request_id: str
     controls: RequestControls = NO_CONTROLS
-    content: object | None = None
+    content: Content | None = None
     tenant: str | None = None
 
 
