@@ -27,7 +27,7 @@ ADMISSIONS = ("all", "second-touch")
 SHARINGS = ("auto", "on", "off")
 PLACEMENTS = ("geometric", "fixed", "junctions", "turn-end", "prompt-end")
 
-_UNIT_BYTES = {
+UNIT_BYTES = {
     "B": 1,
     "kB": 10**3,
     "MB": 10**6,
@@ -38,7 +38,7 @@ _UNIT_BYTES = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
-_UNIT_BY_LOWER = {unit.lower(): unit for unit in _UNIT_BYTES}
+_UNIT_BY_LOWER = {unit.lower(): unit for unit in UNIT_BYTES}
 _NO_MACHINE_HAS_BYTES = 2**60
 _BYTES_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
 NOT_SERVED = frozenset(
@@ -186,8 +186,8 @@ def _bytes_of_text(text: str, key: str) -> int:
     number, unit = match.groups()
     known = _UNIT_BY_LOWER.get(unit.lower() or "b")
     if known is None:
-        raise _refusal(key, text, f"use one of the units {', '.join(_UNIT_BYTES)}")
-    num_bytes = Fraction(number) * _UNIT_BYTES[known]
+        raise _refusal(key, text, f"use one of the units {', '.join(UNIT_BYTES)}")
+    num_bytes = Fraction(number) * UNIT_BYTES[known]
     if num_bytes.denominator != 1:
         raise _refusal(key, text, "give a whole number of bytes")
     return int(num_bytes)

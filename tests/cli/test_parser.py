@@ -59,10 +59,10 @@ def test_errors_break_between_words(monkeypatch):
 def test_notes_of_a_report_break_between_words(monkeypatch):
     """On a terminal; tables keep their lines, and a pipe gets all as it is."""
     table, note = "a  " * 30, "note: " + "some words " * 12
-    assert f"{table}\n{note}" == notes_filled(f"{table}\n{note}")
+    assert f"{table}\n{note}" == notes_filled(f"{table}\n{note}", "note: ")
     monkeypatch.setattr(parser_module.sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", "60")
-    first, *rest = notes_filled(f"{table}\n{note}").split("\n")
+    first, *rest = notes_filled(f"{table}\n{note}", "note: ").split("\n")
     assert first == table
     assert max(map(len, rest)) <= 60
     assert all(one.startswith(" " * 6) for one in rest[1:])

@@ -1,8 +1,7 @@
 """The prefix tree: closure, eviction order, resume points, references."""
 
-import gc
-
 import pytest
+from cycles import unfreed
 from layouts import LAYOUTS
 
 from kvcellar.attention.hybrid import HybridRules
@@ -257,15 +256,11 @@ def test_what_has_gone_is_freed_without_a_search_for_cycles(name):
             if end.needs_checkpoint:
                 add_checkpoint(index, end)
     del node, end
-    gc.collect()
-    gc.disable()
-    try:
+    with unfreed() as cycles:
         assert all(index._evict_one() for _ in range(5))
         index.reset()
         assert not index.nodes
-        assert 0 == gc.collect()
-    finally:
-        gc.enable()
+    assert not cycles
 
 
 def test_states_change_only_as_the_table_says():

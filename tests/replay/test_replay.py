@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from cycles import unfreed
 from layouts import FULL, LAYOUTS, group, layout_of
 
 from kvcellar.config import Settings
@@ -99,9 +100,9 @@ def test_what_leaves_both_caches_is_freed_without_a_search_for_cycles(
     configuration = Configuration(LAYOUTS[name], 900, settings, COSTS, limits)
     trace = conversations(5)
     memory = make_memory(trace, configuration, Memory)
-    gc.collect()
-    outcome = play_through(trace, configuration, memory)
-    assert 0 == gc.collect()
+    with unfreed() as cycles:
+        outcome = play_through(trace, configuration, memory)
+    assert not cycles
     assert outcome.evicted_device_chunks > 100 < outcome.counters["evicted_chunks"]
     assert gc.isenabled()
 

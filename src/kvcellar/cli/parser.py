@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 EXIT_USAGE = 2
 _LEAST_WIDTH = 40
-NOTE = "note: "
 _WRONG_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 
 
@@ -83,14 +82,18 @@ def told(reason: object) -> str:
     )
 
 
-def notes_filled(text: str) -> str:
-    """A report; on a terminal its notes break between words, tables stay."""
+def notes_filled(text: str, label: str) -> str:
+    """A report; on a terminal its notes break between words, tables stay.
+
+    Args:
+        label: what lines begin with that are notes.
+    """
     if not sys.stdout.isatty():
         return text
     width = max(shutil.get_terminal_size().columns, _LEAST_WIDTH)
     lines = text.split("\n")
     return "\n".join(
-        _wrapped(line, width, "", "      ") if line.startswith(NOTE) else line
+        _wrapped(line, width, "", "      ") if line.startswith(label) else line
         for line in lines
     )
 

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
     from kvcellar.replay.options import request_of
     from kvcellar.replay.progress import GridProgress
     from kvcellar.replay.report.files import json_of, make_folder, write_files
-    from kvcellar.replay.report.text import text_of
+    from kvcellar.replay.report.text import NOTE, text_of
 
     request = request_of(vars(options))
     folder = None if options.output is None else make_folder(options.output)
@@ -82,8 +82,10 @@ def run(options: argparse.Namespace, _: "Sequence[str]") -> int:
             request,
             lambda num_cells, num_requests: GridProgress(line, num_cells, num_requests),
         )
-    text = json_of(report) if options.json else notes_filled(text_of(report)) + "\n"
-    print(text, end="")
+    if options.json:
+        print(json_of(report), end="")
+    else:
+        print(notes_filled(text_of(report), NOTE))
     if folder is not None:
         for path in write_files(report, folder):
             print(f"kvcellar: wrote {path}", file=sys.stderr)

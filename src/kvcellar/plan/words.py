@@ -1,10 +1,9 @@
 """Figures as operators read them."""
 
-from kvcellar.layout.units import format_bytes
+from kvcellar.config import UNIT_BYTES
+from kvcellar.layout.units import BINARY_UNITS, format_bytes
 
 _FEW_UNITS = 8  # from here on, rounding up to a whole unit costs little
-_SIZE_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-_DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def size(num_bytes: float) -> str:
@@ -16,8 +15,8 @@ def option_size(num_bytes: int) -> str:
     """Bytes as an option takes them, exactly, in the unit that says it shortest."""
     exact = [
         (num_bytes // scale, unit)
-        for unit, scale in (*_SIZE_UNITS, *_DECIMAL_UNITS)
-        if num_bytes >= scale and num_bytes % scale == 0
+        for unit, scale in UNIT_BYTES.items()
+        if num_bytes >= scale > 1 and num_bytes % scale == 0
     ]
     number, unit = min(exact, key=lambda pair: pair[0], default=(num_bytes, ""))
     return f"{number}{unit}"
@@ -25,7 +24,7 @@ def option_size(num_bytes: int) -> str:
 
 def rounded_up(num_bytes: int) -> int:
     """At least so many bytes, with few digits."""
-    for _, scale in _SIZE_UNITS:
+    for _, scale in BINARY_UNITS:
         if num_bytes >= _FEW_UNITS * scale:
             return -(-num_bytes // scale) * scale
     return num_bytes

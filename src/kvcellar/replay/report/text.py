@@ -16,6 +16,8 @@ from kvcellar.replay.report.words import (
     trace_text,
 )
 
+NOTE = "note: "  # before each remark
+
 
 class _TextColumn(NamedTuple):
     heading: str
@@ -105,7 +107,7 @@ def text_of(report: Report) -> str:
         *_table(report, "prompt tokens computed, by reason, % of prompts", _WHY),
         *_table(report, "copied; evicted from host memory", _MOVED),
     ]
-    lines += [f"note: {remark}" for remark in report.remarks]
+    lines += [f"{NOTE}{remark}" for remark in report.remarks]
     return "\n".join(lines)
 
 
