@@ -71,7 +71,7 @@ def test_no_server_or_another_one(capsys):
         code, text = fails(capsys, "--once", "--server", url)
         assert (1, True) == (code, "no kvcellar status" in text)
     code, text = fails(capsys, "--once", "--server", "ftp://x")
-    assert (2, True) == (code, "not a URL" in text)
+    assert (2, True) == (code, "is not HTTP" in text)
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "61", "nan"])

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from kvcellar.cli.main import main
-from kvcellar.errors import CellarError, ConfigError
-from kvcellar.monitor.fetch import base_url, fetch_json, key_headers
+from kvcellar.errors import CellarError
+from kvcellar.monitor.fetch import fetch_json, key_headers
 from kvcellar.monitor.why import describe_accounts, duration, fetch_accounts
 
 ACCOUNT = {
@@ -142,26 +142,6 @@ def test_an_error_that_is_no_sentence_is_put_in_ours(server):
     server.answers["/s"] = (404, b'{"error": {"message": "Not Found"}}')
     with pytest.raises(CellarError, match="has no /s \\(status 404\\); start it with"):
         fetch_json(server.url, "/s")
-
-
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("host:81", "http://host:81"),
-        ("https://host/", "https://host"),
-        (" http://[::1]:8000/api/ ", "http://[::1]:8000/api"),
-    ],
-)
-def test_servers_are_named_as_people_do(text, url):
-    """A scheme may be left out, and a slash at the end makes no difference."""
-    assert url == base_url(text)
-
-
-@pytest.mark.parametrize("text", ["", "http://", "ftp://host", "unix:///x"])
-def test_what_is_no_server_is_refused(text):
-    """One sentence with an example."""
-    with pytest.raises(ConfigError, match=r"http://127.0.0.1:8000"):
-        base_url(text)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.models import model_layout
 from kvcellar.layout.units import format_bytes
 from kvcellar.serve.address import address_of_url
+from kvcellar.serve.no_answer import no_answer
 
 OnStage = Callable[[str], None]
 _MIN_BLOCKS = 8  # of the largest page, so that there is something to choose from
@@ -109,8 +110,7 @@ def _ask_server(
             lambda length: on_stage(f"prompts of {length:,} tokens on {name}"),
         )
     except (OSError, http.client.HTTPException) as error:
-        reason = str(error) or type(error).__name__
-        raise CellarError(f"server={url!r} does not answer: {reason}") from error
+        raise CellarError(str(no_answer(address.url, error))) from error
     except (LookupError, TypeError, ValueError) as error:
         raise CellarError(
             f"server={url!r} does not answer as vLLM does; name a running vLLM server"

@@ -94,9 +94,10 @@ def _check(options: argparse.Namespace, *, is_live: bool) -> None:
 
 
 def _fetch_from(options: argparse.Namespace) -> "Fetch":
-    from kvcellar.monitor.fetch import base_url, fetch_json, key_headers
+    from kvcellar.monitor.fetch import fetch_json, key_headers
+    from kvcellar.serve.server_url import server_url
 
-    url, headers = base_url(options.server), key_headers(options.api_key)
+    url, headers = server_url(options.server), key_headers(options.api_key)
 
     def fetch(with_history: bool) -> dict[str, object]:  # noqa: FBT001 -- as Fetch has it
         path = "/kvcellar/status"

@@ -4,13 +4,13 @@ import contextlib
 import http.client
 import json
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kvcellar.demo.metrics import Samples, parse_metrics
-from kvcellar.errors import ConfigError
+from kvcellar.serve.no_answer import no_answer
+from kvcellar.serve.server_url import server_url
 
 _TIMEOUT_SECONDS = 10.0
 _MAX_BYTES = 2**26
@@ -29,6 +29,7 @@ class Server:
         version: vLLM's version, as the server says.
         max_tokens_by_model: longest request by name of each model served.
         samples: its metrics; None if it has none.
+        remedy: what to do if it did not answer.
     """
 
     url: str
@@ -36,6 +37,7 @@ class Server:
     version: str = ""
     max_tokens_by_model: Mapping[str, int] = field(default_factory=dict)
     samples: Samples | None = None
+    remedy: str = ""
 
     def total(self, name: str, **labels: str) -> int | None:
         """A metric's sum over all engines; None if it is not there."""
@@ -70,9 +72,9 @@ def read_server(url: str) -> Server:
     """Ask a server for its version, models and metrics.
 
     Raises:
-        ConfigError: the URL is none of HTTP.
+        ConfigError: it is not the URL of an HTTP server.
     """
-    base = _base_of(url)
+    base = server_url(url)
     try:
         with contextlib.suppress(urllib.error.HTTPError):
             _get(f"{base}/health")
@@ -83,24 +85,8 @@ def read_server(url: str) -> Server:
             samples=_samples(base),
         )
     except (OSError, http.client.HTTPException) as cause:
-        reason = getattr(cause, "reason", None) or cause
-        return Server(base, problem=str(reason) or type(cause).__name__)
-
-
-def _base_of(url: str) -> str:
-    """Scheme, host and port; a path such as ``/v1`` is cut off."""
-    with_scheme = url if "://" in url else f"http://{url}"
-    parts = urllib.parse.urlsplit(with_scheme)
-    try:
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        is_usable = is_usable and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise ConfigError(
-            f"server={url!r} is no address; write it like http://127.0.0.1:8000"
-        )
-    return f"{parts.scheme}://{parts.netloc}"
+        problem, remedy = no_answer(base, cause)
+        return Server(base, problem=problem, remedy=remedy)
 
 
 def _get(url: str) -> str:

@@ -3,33 +3,18 @@
 import http.client
 import json
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from kvcellar.errors import CellarError, ConfigError
+from kvcellar.errors import CellarError
+from kvcellar.serve.no_answer import no_answer
 
 TIMEOUT_SECONDS = 10.0
 _MOST_ANSWER_BYTES = 64 * 2**20
 _KEY_WANTED = (401, 403)
-
-
-def base_url(text: str) -> str:
-    """A server's URL without the slash at its end; ``http://`` if it has no scheme.
-
-    Raises:
-        ConfigError: it is not the URL of an HTTP server.
-    """
-    url = text.strip()
-    if "://" not in url:
-        url = f"http://{url}"
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
-            f"server={text!r} is not a URL; write one such as http://127.0.0.1:8000"
-        )
-    return url.rstrip("/")
+# A server's own address is asked directly, whatever proxies the environment names.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def fetch_json(
@@ -38,7 +23,7 @@ def fetch_json(
     """The JSON object at a path of a server.
 
     Args:
-        url: as ``base_url`` returns it.
+        url: as ``server_url`` returns it.
         path: with its slash, quoted.
         headers: to send along.
 
@@ -47,16 +32,12 @@ def fetch_json(
     """
     request = urllib.request.Request(url + path, headers=dict(headers or {}))
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+        with _DIRECT.open(request, timeout=TIMEOUT_SECONDS) as response:
             text = response.read(_MOST_ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         raise CellarError(_refusal(url, path, error)) from error
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise CellarError(
-            f"no server answers at {url} ({reason}); check the address, and that the "
-            "server is up"
-        ) from error
+        raise CellarError(str(no_answer(url, error))) from error
     return _object(text, url + path)
 
 

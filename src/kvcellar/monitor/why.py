@@ -5,8 +5,9 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kvcellar.monitor.fetch import base_url, fetch_json, key_headers
+from kvcellar.monitor.fetch import fetch_json, key_headers
 from kvcellar.reasons import MEANINGS, MissReason
+from kvcellar.serve.server_url import server_url
 
 _LEAST_WIDTH = 40
 _SOURCES = (
@@ -30,7 +31,7 @@ def fetch_accounts(
         CellarError: there is no server, or it does not know the request.
     """
     path = f"/kvcellar/why/{urllib.parse.quote(request_id, safe='')}"
-    return fetch_json(base_url(server), path, key_headers(api_key))
+    return fetch_json(server_url(server), path, key_headers(api_key))
 
 
 def describe_accounts(answer: Mapping[str, Any], width: int | None = None) -> str:

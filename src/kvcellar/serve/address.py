@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kvcellar.errors import ConfigError
 from kvcellar.serve.arguments import has_option, option_value
+from kvcellar.serve.server_url import EXAMPLE, server_url
 
 DEFAULT_PORT = 8000  # Source: vLLM 0.32, entrypoints/openai/cli_args.py
 _ALL_INTERFACES = frozenset({"", "0.0.0.0", "::"})  # compared, not bound
@@ -70,18 +71,15 @@ def address_of_url(url: str) -> Address:
     """The server that a URL names; a path ``/v1`` is allowed and means nothing.
 
     Raises:
-        ConfigError: it is not the URL of a server that can be asked.
+        ConfigError: it is not the URL of a server that speaks plain HTTP.
     """
-    try:
-        parts = urllib.parse.urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigError(f"server={url!r} is no URL: {error}") from error
-    if parts.scheme != "http" or not host or parts.path.rstrip("/") not in ("", "/v1"):
+    parts = urllib.parse.urlsplit(server_url(url))
+    if parts.scheme != "http" or not parts.hostname or parts.path:
         raise ConfigError(
-            f"server={url!r} cannot be asked; write it as http://127.0.0.1:8000"
+            f"server={url!r} cannot be measured; name the server itself, over HTTP and "
+            f"without a path, like {EXAMPLE}"
         )
-    return Address(host, port or http.client.HTTP_PORT)
+    return Address(parts.hostname, parts.port or http.client.HTTP_PORT)
 
 
 def is_free(address: Address) -> bool:

@@ -15,11 +15,7 @@ def find_server(facts: Facts) -> Iterator[Finding]:
     if server is None:
         return
     if server.problem:
-        yield error(
-            f"{server.url} does not answer: {server.problem}",
-            "nothing can be said about it",
-            "check the address, and whether the server is up",
-        )
+        yield error(server.problem, "nothing can be said about it", server.remedy)
     elif server.samples is None:
         yield error(
             f"{server.url} has no /metrics",
