@@ -96,8 +96,23 @@ async def _ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
             finally:
                 writer.close()
     except (OSError, TimeoutError, ValueError) as cause:
-        return {"error": f"the engine at {path.name} does not answer ({cause!r})"}
+        return {
+            "error": f"the engine at {path.name} does not answer, {_words_of(cause)}; "
+            "the server's log may say why"
+        }
     return answer if isinstance(answer, dict) else {"error": "an answer is no object"}
+
+
+def _words_of(cause: Exception) -> str:
+    """Why an engine's socket gave no answer."""
+    match cause:
+        case TimeoutError():
+            return f"silent for {_ENGINE_SECONDS:g} s"
+        case ConnectionError() | FileNotFoundError():
+            return "it has ended"
+        case OSError():
+            return str(cause.strerror or cause).lower()
+    return "what it says is no JSON"
 
 
 async def _respond(
