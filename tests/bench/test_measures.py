@@ -167,8 +167,8 @@ def test_a_line_is_found_again():
         ({"page_bytes": (0,)}, "page_bytes=0 cannot"),
         ({"page_bytes": (2**30,)}, "page_bytes=1073741824 cannot"),
         ({"device": "tpu"}, "device='tpu' is unknown"),
-        ({"server_url": "host:8000"}, "server='host:8000' cannot be asked"),
-        ({"server_url": "http://h:x"}, "server='http://h:x' is no URL"),
+        ({"server_url": "ftp://host:8000"}, "server='ftp://host:8000' cannot be asked"),
+        ({"server_url": "http://h:x"}, "server='http://h:x' cannot be asked"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(small, changes, words):
