@@ -122,10 +122,10 @@ def test_an_unreadable_trace_exits_with_1(tmp_path, capsys):
     assert 1 == main.main(["replay", good, *arguments])
     assert "line 12" in capsys.readouterr().err
     assert 0 == main.main(["replay", good, *arguments, "--skip-bad"])
-    printed = capsys.readouterr().out
-    assert "1 records of the trace could not be read" in printed
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 record of the trace could not be read" in printed
     assert "trace read as kvcellar-events, 10 requests with " in printed
-    assert "prompt tokens, 1 records skipped\n" in printed
+    assert "prompt tokens, 1 record skipped " in printed
 
 
 @pytest.mark.parametrize("missing", ["--model", "--device-memory", "--host-memory"])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kvcellar.replay.report.columns import Row
 from kvcellar.replay.report.setting import Setting
-from kvcellar.replay.report.words import number
+from kvcellar.replay.report.words import counted, number
 
 _MANY_SAME_STAMPS = 0.2
 _BEARABLE_SHARE = 0.9  # of the time, in which a server computes prompts
@@ -24,9 +24,9 @@ def remarks_of(setting: Setting, rows: Sequence[Row]) -> tuple[str, ...]:
 
 def _skipped(setting: Setting) -> str:
     num = setting.facts.num_skipped
-    return f"{num:,} records of the trace could not be read and are left out." * (
-        num > 0
-    )
+    if num == 0:
+        return ""
+    return f"{counted(num, 'record')} of the trace could not be read, and left out."
 
 
 def _same_stamps(setting: Setting) -> str:
@@ -60,27 +60,40 @@ def _overload(setting: Setting, rows: Sequence[Row]) -> str:
         return ""
     speed = setting.speed * _BEARABLE_SHARE / max(busy)
     return (
-        f"{num_over} of {len(rows)} configurations need more time for the prompts than "
-        f"the trace lasts (up to {max(busy):.1f} times), so waiting times there "
-        f"measure the backlog; try --speed {speed:.2g}, more GPUs, or measured speeds."
+        f"The prompts need more time than the trace lasts{_where(num_over, rows)}, up "
+        f"to {max(busy):.1f} times as much, so waiting times measure the backlog; try "
+        f"--speed {speed:.2g}, more GPUs, or measured speeds."
     )
 
 
 def _too_long(rows: Sequence[Row]) -> str:
-    most = max(number(row, "num_too_long") for row in rows)
+    """A device that is too small for some requests, or for all."""
+    most = max(int(number(row, "num_too_long")) for row in rows)
     if most == 0:
         return ""
+    num_empty = sum(number(row, "num_requests") == 0 for row in rows)
+    if num_empty:
+        return (
+            f"No request fits the device cache{_where(num_empty, rows)}, so there is "
+            "nothing to tell; give more device memory."
+        )
     return (
-        f"Up to {most:,.0f} requests are larger than the device cache and are left out "
-        "of their configuration; compare configurations with care."
+        f"Up to {counted(most, 'request')} are larger than the device cache, and left "
+        "out of their configuration; compare configurations with care."
     )
 
 
 def _without_room(rows: Sequence[Row]) -> str:
-    most = max(number(row, "stores_without_room") for row in rows)
+    most = max(int(number(row, "stores_without_room")) for row in rows)
     if most == 0:
         return ""
     return (
-        f"Up to {most:,.0f} stores found all of host memory in use, by requests that "
-        "run or by copies under way."
+        f"Up to {counted(most, 'store')} found all of host memory in use, by requests "
+        "that run or by copies under way."
     )
+
+
+def _where(num_rows: int, rows: Sequence[Row]) -> str:
+    """In how many configurations; nothing where it is all."""
+    is_all = num_rows == len(rows)
+    return "" if is_all else f" in {num_rows} of {len(rows)} configurations"

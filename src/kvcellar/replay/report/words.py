@@ -8,27 +8,44 @@ from kvcellar.replay.report.columns import Row, Value
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
+_LEAST_FOUR_DIGITS = 999.5  # as three digits it would be written with an exponent
 
 
 def size_text(num_bytes: float) -> str:
     """Bytes with a unit, four significant digits at most."""
-    value, unit = float(num_bytes), _UNITS[0]
-    for unit in _UNITS:
-        if value < _STEP or unit == _UNITS[-1]:
-            break
-        value /= _STEP
-    text = f"{value:.0f}" if value >= _STEP or value == int(value) else f"{value:.3g}"
-    return f"{text} {unit}"
+    unit = unit_of(num_bytes)
+    return f"{in_unit(num_bytes, unit)} {unit}"
+
+
+def unit_of(num_bytes: float) -> str:
+    """The largest unit of which there is at least one."""
+    power = 0
+    while num_bytes >= _STEP ** (power + 1) and power < len(_UNITS) - 1:
+        power += 1
+    return _UNITS[power]
+
+
+def in_unit(num_bytes: float, unit: str) -> str:
+    """A number of units, without the unit's name."""
+    value = num_bytes / _STEP ** _UNITS.index(unit)
+    is_whole = value >= _LEAST_FOUR_DIGITS or value % 1 == 0
+    return f"{value:,.0f}" if is_whole else f"{value:.3g}"
 
 
 def trace_text(trace: Mapping[str, Any]) -> str:
     """What was read, from the report's facts: format, requests, records left out."""
     first = "first " if trace["limit"] else ""
+    skipped = trace["num_skipped"]
     return (
-        f"{trace['format']}, {first}{trace['num_requests']:,} requests with "
-        f"{trace['prompt_tokens']:,} prompt tokens, {trace['num_skipped']:,} records "
-        "skipped"
+        f"{trace['format']}, {first}{counted(trace['num_requests'], 'request')} with "
+        f"{trace['prompt_tokens']:,} prompt tokens"
+        + (f", {counted(skipped, 'record')} skipped" if skipped else "")
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """How many there are of what has a plain plural."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def percent_text(ratio: float) -> str:
