@@ -24,6 +24,10 @@ class FewBlocks:
         """One of the device's blocks, and never the null block."""
         return 1 + index % (NUM_DEVICE_BLOCKS - 1)
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """As for one."""
+        return [self.block_id(group_id, index) for index in indices]
+
 
 class Arena:
     """Planner, device and host memory; every planned store is carried out."""

@@ -21,6 +21,10 @@ class CountingTables:
         """Never 0: no window has moved on during a step."""
         return index + 1
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """As for one."""
+        return list(range(indices.start + 1, indices.stop + 1))
+
 
 TABLES = CountingTables()
 

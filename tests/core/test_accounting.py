@@ -315,7 +315,7 @@ def test_memories_are_bounded():
     assert 3 == len(departures)
     assert departures.find(b"\x03") is None
     assert MissReason.LOST is departures.find(b"\x02").reason
-    departures.forget(b"\x02")
+    departures.forget([b"\x02"])
     assert departures.find(b"\x02") is None
 
     openings = Openings(2)

@@ -153,6 +153,9 @@ class _Tables:
     def block_id(self, group_id, index):
         return index + 1
 
+    def block_ids(self, group_id, indices):
+        return [index + 1 for index in indices]
+
     def is_kept(self, group_id, index):
         return False
 

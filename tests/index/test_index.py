@@ -24,16 +24,10 @@ def make_index(name="gemma", host_bytes=1 << 16, live=LruPolicy, **options):
 
 def grow(index, parent, keys, *, ready=True):
     """Add one chunk per key below ``parent``; returns the nodes."""
-    nodes = []
-    for key in keys:
-        positions = index.rules.chunk_positions
-        cells = tuple(index.allocate(p) for p in positions)
-        assert None not in cells
-        parent = index.add_chunk(parent, key, cells)
-        nodes.append(parent)
+    nodes = index.add_path(parent, list(keys))
+    assert len(keys) == len(nodes)
     if ready:
-        for node in nodes:
-            index.publish(node)
+        index.publish(nodes)
     return nodes
 
 
@@ -75,10 +69,10 @@ def test_a_node_is_ready_only_below_ready_ancestors():
     """Completions out of order publish nothing early, and everything in the end."""
     index = make_index()
     a, b, c = grow(index, index.root, keys("abc"), ready=False)
-    index.publish(c)
-    index.publish(b)
+    index.publish([c])
+    index.publish([b])
     assert [State.STORING, State.STORED, State.STORED] == [n.state for n in (a, b, c)]
-    index.publish(a)
+    index.publish([a])
     assert {State.READY} == {n.state for n in (a, b, c)}
     check_index(index)
 
@@ -87,10 +81,10 @@ def test_a_failed_chunk_takes_what_hangs_below_it():
     """Descendants of a failed store are never served, whenever they complete."""
     index = make_index()
     a, b, c = grow(index, index.root, keys("abc"), ready=False)
-    index.publish(a)
+    index.publish([a])
     index.fail(b)
     assert index.deepest_known(keys("abc"), 3) is a
-    index.publish(c)
+    index.publish([c])
     assert State.GONE is c.state
     check_index(index)
 
@@ -238,7 +232,7 @@ def test_reset_waits_for_jobs_and_publishes_none_of_them():
     (late,) = grow(index, index.root, [b"x"], ready=False)
     assert not index.reset()
     assert index.root is index.deepest_known(keys("ab"), 2)
-    index.publish(late)
+    index.publish([late])
     assert {} == index.nodes
     assert index.reset()
     assert 0 == index.cells.slabs.used_bytes

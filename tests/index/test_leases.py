@@ -30,14 +30,11 @@ def grow(index, parent, length, *, is_ready=True, priority=0):
     """Add ``length`` chunks below ``parent``; returns the nodes."""
     nodes = []
     for _ in range(length):
-        cells = tuple(index.allocate(p) for p in index.rules.chunk_positions)
-        assert None not in cells
-        parent = index.add_chunk(parent, b"%d" % len(index.nodes), cells)
+        (parent,) = index.add_path(parent, [b"%d" % len(index.nodes)])
         parent.priority = priority
         nodes.append(parent)
     if is_ready:
-        for node in nodes:
-            index.publish(node)
+        index.publish(nodes)
     return nodes
 
 
@@ -140,7 +137,7 @@ def test_a_failed_chunk_takes_its_lease_along():
     ready = grow(index, index.root, 2)
     stored = grow(index, ready[1], 2, is_ready=False)
     index.lease(stored[1], 10.0)
-    index.publish(stored[1])
+    index.publish([stored[1]])
     index.fail(stored[0])
     check_index(index)
     assert 0 == index.leases.used_bytes
@@ -224,16 +221,9 @@ def test_random_leases_and_evictions_keep_every_invariant(name):
 
 
 def _grow_if_room(index, parent, length, rng):
-    index.pin(parent)
-    nodes = []
-    for _ in range(length):
-        cells = [index.allocate(p) for p in index.rules.chunk_positions]
-        if None in cells:
-            index.cells.release(cell for cell in cells if cell)
-            break
-        tip = nodes[-1] if nodes else parent
-        key = b"%d" % rng.getrandbits(60)
-        nodes.append(index.add_chunk(tip, key, tuple(cells)))
+    nodes = index.add_path(parent, [b"%d" % rng.getrandbits(60) for _ in range(length)])
     for node in nodes:
-        (index.publish if rng.random() < 0.95 else index.fail)(node)
-    index.unpin(parent)
+        if rng.random() < 0.95:
+            index.publish([node])
+        else:
+            index.fail(node)

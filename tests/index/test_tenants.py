@@ -30,23 +30,13 @@ def grow(index, parent, key, length, tenant=None, *, at=(0.0, 0)):
 
     ``at`` is the time of use, and the priority.
     """
-    nodes, (now, priority) = [], at
-    index.pin(parent)
-    for number in range(length):
-        cells = [index.allocate(p, tenant) for p in index.rules.chunk_positions]
-        if None in cells:
-            index.cells.release(cell for cell in cells if cell)
-            break
-        tip = nodes[-1] if nodes else parent
-        node = index.add_chunk(tip, b"%s%d" % (key, number), tuple(cells))
-        node.priority = priority
-        if tenant is not None:
-            index.tenants.owners[node] = tenant
-        nodes.append(node)
+    now, priority = at
+    keys = [b"%s%d" % (key, number) for number in range(length)]
+    nodes = index.add_path(parent, keys, tenant)
     for node in nodes:
+        node.priority = priority
         index.touch(node, now)
-        index.publish(node)
-    index.unpin(parent)
+        index.publish([node])
     check_index(index)
     return nodes
 

@@ -47,9 +47,8 @@ def run(device, path, now):
     hits = node.depth
     device.pin(node)
     assert device.reserve(len(path) - hits, now)
-    for key in path[hits:]:
-        node, is_new = device.add_chunk(node, key)
-        assert is_new
+    node, num_new = device.add_path(node, path[hits:])
+    assert len(path) - hits == num_new
     device.unpin(node, now)
     return hits
 
@@ -149,7 +148,7 @@ def test_leaves_go_in_the_order_of_the_policy_that_serves(steps):
             node = here[name] = DeviceNode(bytes([name]), None)
             node.last_use, node.depth = float(last_use), depth
             twin = twins[name] = Evictable(depth, float(last_use))
-            is_first = leaves.is_before_all(node)
+            is_first = (node.last_use, -node.depth) < leaves.first_place()
             leaves.add(node)
             policy.add(twin)
             assert is_first == (policy.victim() is twin)

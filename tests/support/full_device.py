@@ -7,6 +7,9 @@ class FullDevice:
     def block_id(self, group_id, index):
         return 1
 
+    def block_ids(self, group_id, indices):
+        return [1] * len(indices)
+
     def is_kept(self, group_id, index):
         return True
 

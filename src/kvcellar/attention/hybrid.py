@@ -18,7 +18,7 @@ from kvcellar.layout.groups import CacheLayout
 class HybridRules:
     """The retention rules of one layout, by group position.
 
-    Immutable after construction; any thread may use it.
+    Says the same forever; any thread may use it.
 
     Attributes:
         layout: the layout itself.
@@ -47,6 +47,7 @@ class HybridRules:
         self.chunk_tokens = layout.chunk_tokens
         self.margin_chunks = int(layout.has_drafter)
         self.is_overwritten = bool(layout.overwritten_positions)
+        self._needs_checkpoint: dict[int, bool] = {}  # by boundary, once asked
 
     def needs_checkpoint(self, boundary: int) -> bool:
         """Whether resuming at ``boundary`` reads any block outside the chunks.
@@ -54,12 +55,13 @@ class HybridRules:
         False for models with chunk groups only, for windows of one token, and where
         a new local chunk begins.
         """
-        for (
-            position
-        ) in self.checkpoint_positions:  # asked for every chunk: no generator
-            if self.rules[position].needed(boundary):
-                return True
-        return False
+        needs = self._needs_checkpoint.get(boundary)
+        if needs is None:
+            needs = any(
+                self.rules[p].needed(boundary) for p in self.checkpoint_positions
+            )
+            self._needs_checkpoint[boundary] = needs
+        return needs
 
     def checkpoint_blocks(self, boundary: int) -> tuple[tuple[int, range], ...]:
         """The checkpoint at ``boundary``: (position, blocks) of each group.

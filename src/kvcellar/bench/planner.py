@@ -41,6 +41,9 @@ class _Tables:
     def block_id(self, group_id: int, index: int) -> int:
         return index + 1
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        return list(range(indices.start + 1, indices.stop + 1))
+
     def is_kept(self, group_id: int, index: int) -> bool:
         return True
 

@@ -24,7 +24,7 @@ from kvcellar.core.trail import Trail
 from kvcellar.index.departures import Departure
 from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
-from kvcellar.index.states import State
+from kvcellar.index.states import READY
 from kvcellar.reasons import MissReason
 
 _MOST_CHANGES = 8  # of reason along one prompt, behind what is held
@@ -120,7 +120,7 @@ class Accounting:
         resume = index.boundary(index.resume_point(servable))
         draft.add(resume, refusal or MissReason.DECLINED)
         ready = servable
-        while ready.state is not State.READY:
+        while ready.state is not READY:
             assert ready.parent is not None  # the root is always ready
             ready = ready.parent
         draft.add(index.boundary(ready), MissReason.NO_CHECKPOINT)

@@ -16,6 +16,10 @@ class BlockTables(Protocol):
         """Device block at ``index`` of the engine's group; 0 where there is none."""
         ...
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """Device blocks at consecutive indices; 0 where there is none."""
+        ...
+
     def is_kept(self, group_id: int, index: int) -> bool:
         """Whether the engine can find the block again once the request has gone."""
         ...

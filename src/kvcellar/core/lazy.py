@@ -208,9 +208,13 @@ class LazyStores(EagerStores):
             return plan
         first = node = index.deepest_known(chunk.hashes, chunk.depth)
         index.pin(first)
-        while node.depth < chunk.depth and (child := plan.add_chunk(node)):
-            node = child
-            self._arrived(node, plan, now)
+        while node.depth < chunk.depth:
+            stop = self._next_checkpoint(chunk, node.depth)
+            added = plan.add_path(node, stop)
+            for node in added:
+                self._arrived(node, plan, now)
+            if node.depth < stop:
+                break
         if node.depth == chunk.depth:
             self._arrived(node, plan, now)
             index.touch(node, now)
@@ -219,6 +223,18 @@ class LazyStores(EagerStores):
         index.unpin(first)
         self.waiting.remove(chunk)
         return plan
+
+    def _next_checkpoint(self, chunk: WaitingChunk, depth: int) -> int:
+        """Where behind ``depth`` the next checkpoint waits on its path, or its end.
+
+        What is stored comes in the order of depth: it may all be evicted in turn.
+        """
+        stride, chunks = self.index.hashes_per_chunk, self.waiting.chunks
+        for below in range(depth + 1, chunk.depth):
+            waiting = chunks.get(chunk.hashes[below * stride - 1])
+            if waiting is not None and waiting.has_checkpoint:
+                return below
+        return chunk.depth
 
     def _give_up(self, chunk: WaitingChunk) -> None:
         """A path that host memory cannot hold with what resuming at its end takes.

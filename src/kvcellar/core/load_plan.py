@@ -66,8 +66,7 @@ class _LoadPlan:
         group = self._layout.groups[position]
         end = first + len(host_blocks)
         wanted = max(first, -(-self._local_tokens // group.tokens_per_block))
-        block_id, group_id = self._tables.block_id, group.group_id
-        device_blocks = [block_id(group_id, block) for block in range(wanted, end)]
+        device_blocks = self._tables.block_ids(group.group_id, range(wanted, end))
         if 0 in device_blocks:
             self.is_short = True
             return

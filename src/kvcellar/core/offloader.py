@@ -355,11 +355,11 @@ class Offloader:
                 index.fail_checkpoint(node, checkpoint)
             else:
                 index.publish_checkpoint(node, checkpoint)
-        for node in job.nodes:
-            if has_failed:
+        if has_failed:
+            for node in job.nodes:
                 index.fail(node)
-            else:
-                index.publish(node)
+        else:
+            index.publish(job.nodes)
 
     def _reset(self, event: events.Reset, now: float) -> list[actions.Action]:
         self.index.departures.begin(now, "")

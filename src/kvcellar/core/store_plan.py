@@ -13,7 +13,8 @@ from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 from kvcellar.reasons import MissReason
 
-_Filled = tuple[Cell, list[int]]  # a cell, and the device blocks that fill it
+_Filled = tuple[int, list[Cell], list[int]]
+"""A group's position, cells, and the device blocks that fill them, in order."""
 
 
 class StorePlan:
@@ -56,33 +57,48 @@ class StorePlan:
         """Whether there is nothing to copy and nothing to publish."""
         return not (self.record.nodes or self.record.checkpoints)
 
-    def add_chunk(self, parent: Node) -> Node | None:
-        """Store the chunk after ``parent``.
+    def add_path(self, parent: Node, depth: int) -> list[Node]:
+        """Store the chunks behind ``parent`` down to ``depth``, as far as possible.
 
         Returns:
-            The new node, or None when there is no room or no block to read.
+            The new nodes; fewer when there is no room or no block to read.
         """
-        sources = self._chunk_sources(parent.depth)
-        if sources is None:
+        first = parent.depth
+        if first >= depth:
+            return []
+        sources, num_there = self._chunk_sources(first, depth - first)
+        stride = self._index.hashes_per_chunk
+        keys = self._hashes[
+            (first + 1) * stride - 1 : (first + num_there) * stride : stride
+        ]
+        nodes = self._index.add_path(parent, keys, self._tenant)
+        if len(nodes) < num_there:
+            self._counters.stores_without_room += 1
+            self.refusal = MissReason.NO_ROOM
+        elif first + num_there < depth:
             self._counters.stores_without_block += 1
             self.refusal = MissReason.NO_BLOCK
-            return None
-        cells = self._take(self._chunk_positions)
-        if cells is None:
-            self.refusal = MissReason.NO_ROOM
-            return None
+        self._fill(nodes, sources)
+        return nodes
+
+    def _fill(self, nodes: list[Node], sources: list[list[int]]) -> None:
+        """Note where the cells of new nodes come from.
+
+        Args:
+            sources: device blocks by group; those of the first nodes come first.
+        """
+        for place, position in enumerate(self._chunk_positions):
+            num_blocks = len(nodes) * self._blocks_per_cell[position]
+            cells = [node.cells[place] for node in nodes]
+            self._filled.append((position, cells, sources[place][:num_blocks]))
         if self._content is not None:
-            self._describe_chunk(cells, parent.depth)
-        key = self._hashes[(parent.depth + 1) * self._index.hashes_per_chunk - 1]
-        node = self._index.add_chunk(parent, key, tuple(cells))
+            for node in nodes:
+                self._describe_chunk(node.cells, node.depth - 1)
         if self._priority:
-            node.priority = self._priority
-        if self._tenant is not None:
-            self._index.tenants.owners[node] = self._tenant
-        self._filled += zip(cells, sources, strict=True)
-        self.record.nodes.append(node)
-        self._counters.stored_chunks += 1
-        return node
+            for node in nodes:
+                node.priority = self._priority
+        self.record.nodes += nodes
+        self._counters.stored_chunks += len(nodes)
 
     def add_checkpoint(self, node: Node, *, is_decoded: bool = False) -> bool:
         """Store what resuming at the end of ``node`` needs besides chunks.
@@ -114,29 +130,38 @@ class StorePlan:
     def copies(self) -> list[BlockCopies]:
         """What to copy; call it after the last cell has been taken."""
         by_position = [BlockCopies(p) for p in range(len(self._layout.groups))]
-        for cell, device_blocks in self._filled:
-            copies = by_position[cell.position]
+        for position, cells, device_blocks in self._filled:
+            copies = by_position[position]
             copies.device_blocks += device_blocks
-            first = cell.number * self._blocks_per_cell[cell.position]
-            copies.host_blocks += range(first, first + len(device_blocks))
-        self.record.cells += [cell for cell, _ in self._filled]
+            copies.host_blocks += self._host_blocks(position, cells)
+            self.record.cells += cells
         return [c for c in by_position if c.device_blocks]
 
-    def _chunk_sources(self, depth: int) -> list[list[int]] | None:
-        """Device blocks of the chunk at ``depth``, by group; None if one is gone."""
+    def _host_blocks(self, position: int, cells: list[Cell]) -> list[int]:
+        size = self._blocks_per_cell[position]
+        if size == 1:
+            return [cell.number for cell in cells]
+        firsts = [cell.number * size for cell in cells]
+        return [first + place for first in firsts for place in range(size)]
+
+    def _chunk_sources(
+        self, depth: int, num_chunks: int
+    ) -> tuple[list[list[int]], int]:
+        """Device blocks of the chunks behind ``depth``, by group.
+
+        Returns:
+            The blocks, and how many chunks from the first on have all of theirs.
+        """
         sources = []
         for position in self._chunk_positions:
+            size = self._blocks_per_cell[position]
+            indices = range(depth * size, (depth + num_chunks) * size)
             group_id = self._layout.groups[position].group_id
-            num_blocks = self._blocks_per_cell[position]
-            first = depth * num_blocks
-            blocks = [
-                self._tables.block_id(group_id, index)
-                for index in range(first, first + num_blocks)
-            ]
+            blocks = self._tables.block_ids(group_id, indices)
             if 0 in blocks:
-                return None
+                num_chunks = blocks.index(0) // size
             sources.append(blocks)
-        return sources
+        return sources, num_chunks
 
     def _describe_chunk(self, cells: Sequence[Cell], depth: int) -> None:
         for cell in cells:
@@ -168,16 +193,5 @@ class StorePlan:
             return None
         self._describe(cell, range(block, block + 1))
         self._index.cells.share(key, cell)
-        filled.append((cell, [device_block]))
+        filled.append((position, [cell], [device_block]))
         return cell
-
-    def _take(self, positions: Sequence[int]) -> list[Cell] | None:
-        cells: list[Cell] = []
-        for position in positions:
-            cell = self._index.allocate(position, self._tenant)
-            if cell is None:
-                self._index.cells.release(cells)
-                self._counters.stores_without_room += 1
-                return None
-            cells.append(cell)
-        return cells

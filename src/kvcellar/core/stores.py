@@ -169,15 +169,14 @@ class EagerStores:
         self, record: RequestRecord, plan: StorePlan, num_chunks: int, now: float
     ) -> None:
         """Add chunks below the tip, as far as there is room; move the tip."""
-        first = tip = record.tip
-        while tip.depth < num_chunks and (node := plan.add_chunk(tip)):
-            tip = node
-        if tip.depth < num_chunks:
+        first = record.tip
+        added = plan.add_path(first, num_chunks)
+        if first.depth + len(added) < num_chunks:
             record.trail.unstored = plan.refusal
-        if tip is not first:
+        if added:
+            record.tip = tip = added[-1]
             self.index.pin(tip)
             self.index.unpin(first)
-            record.tip = tip
             self.index.touch(tip, now)
 
     def due(

@@ -62,6 +62,10 @@ class HashTables:
         end = (index + 1) * self._hashes_per_block[group_id]
         return self._cached.find(group_id, self._hashes[end - 1])
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """The same for consecutive blocks."""
+        return [self.block_id(group_id, index) for index in indices]
+
     def is_kept(self, group_id: int, index: int) -> bool:
         """Whether it is there at all."""
         return bool(self.block_id(group_id, index))

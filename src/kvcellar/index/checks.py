@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kvcellar.errors import InvariantError
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
-from kvcellar.index.states import State
+from kvcellar.index.states import READY, STORED, STORING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvcellar.index.cells import Cell
     from kvcellar.index.tenants import Tenant
 
-_LIVE = (State.STORING, State.STORED, State.READY)
+_LIVE = (STORING, STORED, READY)
 
 
 def check_index(index: Index) -> None:
@@ -49,10 +49,10 @@ def _check_links(index: Index, node: Node) -> None:
 def _check_closure(node: Node) -> None:
     assert node.parent is not None
     _require(node.state in _LIVE, node, "is findable but has left")
-    if node.state is State.READY:
-        _require(node.parent.state is State.READY, node, "has a parent not ready")
-    if node.state is State.STORED:
-        _require(node.parent.state is not State.READY, node, "should be ready")
+    if node.state is READY:
+        _require(node.parent.state is READY, node, "has a parent not ready")
+    if node.state is STORED:
+        _require(node.parent.state is not READY, node, "should be ready")
 
 
 def _check_resume_point(index: Index, node: Node, resumes_at: dict[Node, Node]) -> None:
@@ -66,7 +66,7 @@ def _check_resume_point(index: Index, node: Node, resumes_at: dict[Node, Node]) 
 
 def _check_evictable(index: Index, node: Node) -> None:
     is_free = not node.pins and node not in index.leases.ends
-    may_go = node.state is State.READY and is_free and node.is_leaf
+    may_go = node.state is READY and is_free and node.is_leaf
     offered = node in index.order
     _require(may_go == offered, node, f"{may_go=} but {offered=}")
     owner = index.tenants.owners.get(node)

@@ -6,6 +6,7 @@ first and are forgotten first, so along a prompt "is noted" holds up to some dep
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvcellar.reasons import MissReason
@@ -61,9 +62,12 @@ class Departures:
         if len(noted) > self._most:
             noted.popitem(last=False)
 
-    def forget(self, key: bytes) -> None:
-        """The chunk is held again."""
-        self._noted.pop(key, None)
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """These chunks are held again."""
+        noted = self._noted
+        for key in keys:
+            if key in noted:
+                del noted[key]
 
     def find(self, key: bytes) -> Departure | None:
         """Why a chunk is not held; None if it was never seen, or is forgotten."""

@@ -63,7 +63,8 @@ class Evictable:
 
     def take_over(self, child: "Evictable") -> None:
         """A child leaves; its uses were uses of this one too."""
-        self.last_use = max(self.last_use, child.last_use)
+        if child.last_use > self.last_use:
+            self.last_use = child.last_use
         if not child.num_uses:
             return
         if self.num_uses:
@@ -72,7 +73,9 @@ class Evictable:
             self.score = _log_sum(self.score, gained)
         else:  # most often: a chunk inside what was used as a whole
             self.latest, self.previous = child.latest, child.previous
-            self.score = _log_difference(child.score, child.known_score)
+            self.score = child.score
+            if child.known_score != NEVER:
+                self.score = _log_difference(child.score, child.known_score)
         self.num_uses += child.num_uses
 
     def _merge_times(self, child: "Evictable") -> None:
@@ -114,15 +117,12 @@ class Ghosts:
         past = Past(node.latest, node.previous, node.score, node.num_uses)
         for key in keys:
             pasts[key] = past  # what came back was taken out then, so this is new
-        while len(pasts) > most:
+        for _ in range(len(pasts) - most):
             pasts.popitem(last=False)
 
     def returns(self, key: bytes) -> Past | None:
         """What is known of something that comes back."""
-        past = self._pasts.get(key)
-        if past is not None:
-            del self._pasts[key]
-        return past
+        return self._pasts.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from kvcellar.index.node import Node
 from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.policy import EvictionPolicy
-from kvcellar.index.states import State
+from kvcellar.index.states import READY
 from kvcellar.index.superseded import SupersededCheckpoints
 from kvcellar.index.tenants import Tenant
 
@@ -51,13 +51,14 @@ class EvictionOrder:
     def settle(self, node: Node) -> None:
         """Offer ``node`` if it is a ready, unpinned leaf that nobody has leased."""
         if (
-            node.state is State.READY
-            and node.pins == 0
-            and node.is_leaf
-            and node not in self._leased
+            node.pins == 0
+            and node.first_child is None
+            and node.state is READY
             and node.parent is not None
+            and node not in self._leased
         ):
-            (self.dead if node.is_dead else self.live).add(node)
+            is_dead = node.checkpoint is None and node.needs_checkpoint
+            (self.dead if is_dead else self.live).add(node)
             if self._owners and (owner := self._owners.get(node)):
                 owner.order.add(node)
 
@@ -87,13 +88,13 @@ class EvictionOrder:
         Args:
             tenant: who has to give; None for anybody.
         """
+        superseded = self.superseded if tenant is None else tenant.superseded
+        if not superseded.candidates:
+            return None
         is_first = self._superseded_first
         if is_first is None:
             is_first = self.live.is_by_recency
-        if not is_first:
-            return None
-        superseded = self.superseded if tenant is None else tenant.superseded
-        return superseded.take(self._leased)
+        return superseded.take(self._leased) if is_first else None
 
     def next_leaf(self, tenant: Tenant | None) -> Node | None:
         """The leaf to go; None if nothing may."""

@@ -18,7 +18,7 @@ What must change together: ``states.TRANSITIONS``, ``EvictionOrder.settle``, whi
 whether a node may be evicted, and ``checks.check_index``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.cell_store import CellStore
@@ -32,9 +32,11 @@ from kvcellar.index.limits import NO_LEASES, Limits
 from kvcellar.index.node import Checkpoint, Node
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.slabs import SlabAllocator
-from kvcellar.index.states import State
+from kvcellar.index.states import EVICTING, GONE, READY, STORED, STORING
 from kvcellar.index.tenants import Tenant, Tenants
 from kvcellar.reasons import MissReason
+
+EVICTED = MissReason.EVICTED  # looked up once; members of a class take long
 
 
 class Index:
@@ -95,7 +97,7 @@ class Index:
             owners=self.tenants.owners,
         )
         self.root = Node(b"", None, (), needs_checkpoint=False)
-        self.root.state = State.READY
+        self.root.state = READY
 
     # -- finding -----------------------------------------------------------------
 
@@ -141,7 +143,7 @@ class Index:
         Follows the ``resume`` pointers, which may lag behind evictions but never
         behind additions, and shortens the ones it passes.
         """
-        while node.state is not State.READY:
+        while node.state is not READY:
             assert node.parent is not None  # the root is always ready
             node = node.parent
         passed = []
@@ -191,21 +193,52 @@ class Index:
 
     # -- growing -----------------------------------------------------------------
 
-    def add_chunk(self, parent: Node, key: bytes, cells: tuple[Cell, ...]) -> Node:
-        """Enter a chunk that is being stored; the job's pin is on it."""
-        boundary = self.boundary(parent) + self.chunk_tokens
-        needs_checkpoint = self.rules.needs_checkpoint(boundary)
-        node = Node(key, parent, cells, needs_checkpoint=needs_checkpoint)
-        node.pins = 1
-        self._num_pinned += 1
-        if self._ghosts is not None and (past := self._ghosts.returns(key)):
-            node.remember(past)
-        parent.adopt(node)
-        if not parent.pins:  # a pinned node is in nobody's order
-            self.order.withdraw(parent)
-        self.nodes[key] = node
-        self.departures.forget(key)
-        return node
+    def add_path(
+        self, parent: Node, keys: Sequence[bytes], tenant: Tenant | None = None
+    ) -> list[Node]:
+        """Enter chunks that are being stored, as far as there is room for them.
+
+        Args:
+            parent: the first chunk hangs below it, each other one below the one before.
+            keys: one per chunk.
+            tenant: who pays.
+
+        Returns:
+            The nodes; the job's pin is on each.
+        """
+        nodes, ghosts, added = self.nodes, self._ghosts, []
+        boundary, needs_checkpoint = self.boundary(parent), self.rules.needs_checkpoint
+        top = parent
+        self.pin(top)  # making room must not take it
+        for key, cells in zip(keys, self._cells_of_chunks(tenant), strict=False):
+            boundary += self.chunk_tokens
+            node = nodes[key] = Node(
+                key, parent, cells, needs_checkpoint=needs_checkpoint(boundary)
+            )
+            node.pins = 1
+            if ghosts is not None and (past := ghosts.returns(key)):
+                node.remember(past)
+            parent.adopt(node)
+            added.append(node)
+            parent = node
+        self._num_pinned += len(added)
+        self.unpin(top)
+        self.departures.forget(keys[: len(added)])
+        if tenant is not None:
+            self.tenants.owners.update(dict.fromkeys(added, tenant))
+        return added
+
+    def _cells_of_chunks(self, tenant: Tenant | None) -> Iterator[tuple[Cell, ...]]:
+        """Cells for one chunk after another, until there is no room."""
+        while True:
+            cells: list[Cell] = []
+            for position in self.rules.chunk_positions:
+                cell = self.allocate(position, tenant)
+                if cell is None:
+                    self.cells.release(cells)
+                    return
+                cells.append(cell)
+            yield tuple(cells)
 
     def add_checkpoint(
         self, node: Node, cells: tuple[Cell, ...], *, is_decoded: bool = False
@@ -233,7 +266,7 @@ class Index:
             node: where the prompt leaves what is known.
             hashes: its prefix hashes up to there at least.
         """
-        is_open = node.state is State.READY and node.checkpoint is None
+        is_open = node.state is READY and node.checkpoint is None
         if not (is_open and node.needs_checkpoint) or self.rules.margin_chunks:
             return
         keys = (
@@ -245,7 +278,7 @@ class Index:
         if cells is None:
             return
         node.checkpoint = Checkpoint(tuple(cells))
-        node.checkpoint.move_to(State.STORED)
+        node.checkpoint.move_to(STORED)
         self._make_resumable(node, node.checkpoint)
         self.counters.borrowed_checkpoints += 1
         self.num_checkpoints += 1
@@ -253,14 +286,15 @@ class Index:
             self.order.withdraw(node)
             self.order.settle(node)
 
-    def publish(self, node: Node) -> None:
-        """The chunk's bytes are in host memory on every rank; drop the job's pin."""
-        if node.state is State.STORING:
-            node.move_to(State.STORED)
-            assert node.parent is not None
-            if node.parent.state is State.READY:
-                self._make_ready(node)
-        self.unpin(node)
+    def publish(self, nodes: Iterable[Node]) -> None:
+        """The chunks' bytes are in host memory on every rank; drop the job's pins."""
+        for node in nodes:
+            if node.state is STORING:
+                node.move_to(STORED)
+                assert node.parent is not None
+                if node.parent.state is READY:
+                    self._make_ready(node)
+            self.unpin(node)
 
     def publish_checkpoint(self, node: Node, checkpoint: Checkpoint) -> None:
         """The checkpoint's bytes are in host memory; drop the job's pin."""
@@ -268,14 +302,14 @@ class Index:
             if any(cell.is_lost for cell in checkpoint.cells):
                 self._drop_checkpoint(node)
             else:
-                checkpoint.move_to(State.STORED)
-                if node.state is State.READY:
+                checkpoint.move_to(STORED)
+                if node.state is READY:
                     self._make_resumable(node, checkpoint)
         self.unpin(node)
 
     def fail(self, node: Node) -> None:
         """The chunk's copy failed: it and what hangs below it are never served."""
-        if node.state is State.STORING:
+        if node.state is STORING:
             self._detach(node, MissReason.FAILED_STORE)
         self.unpin(node)
 
@@ -289,24 +323,27 @@ class Index:
         pending = [node]
         while pending:
             ready = pending.pop()
-            ready.move_to(State.READY)
+            ready.move_to(READY)
             assert ready.parent is not None
             ready.resume = ready.parent.resume
             if self.cells.announcements is not None:
                 self.cells.announcements.stored(ready.cells)
             checkpoint = ready.checkpoint
-            if checkpoint is not None and checkpoint.state is State.STORED:
+            if checkpoint is not None and checkpoint.state is STORED:
                 self._make_resumable(ready, checkpoint)
             elif not ready.needs_checkpoint:
                 ready.resume = ready
-            if not ready.is_leaf:
-                pending += [c for c in ready.children if c.state is State.STORED]
-            elif not ready.pins:
+            child = ready.first_child
+            if child is None and not ready.pins:
                 self.order.settle(ready)
+            while child is not None:
+                if child.state is STORED:
+                    pending.append(child)
+                child = child.older
 
     def _make_resumable(self, node: Node, checkpoint: Checkpoint) -> None:
         """Publish a checkpoint and point the ready nodes below at it."""
-        checkpoint.move_to(State.READY)
+        checkpoint.move_to(READY)
         if self.cells.announcements is not None:
             self.cells.announcements.stored(checkpoint.cells)
         assert node.parent is not None
@@ -315,7 +352,7 @@ class Index:
         pending = list(node.children)
         while pending:
             child = pending.pop()
-            if child.state is State.READY and not child.is_resumable:
+            if child.state is READY and not child.is_resumable:
                 child.resume = node
                 pending.extend(child.children)
 
@@ -346,9 +383,9 @@ class Index:
         node.pins -= 1
         if node.pins == 0:
             self._num_pinned -= 1
-            if node.state is State.EVICTING:
+            if node.state is EVICTING:
                 self._finish_detached(node)
-            else:
+            elif node.first_child is None:
                 self.order.settle(node)
 
     def touch(self, node: Node, now: float) -> None:
@@ -432,7 +469,7 @@ class Index:
         for cell in lost:
             cell.is_lost = True
         for node in list(self.nodes.values()):
-            if node.state is not State.GONE and not lost.isdisjoint(node.cells):
+            if node.state is not GONE and not lost.isdisjoint(node.cells):
                 if self.nodes.get(node.key) is node:
                     self._detach(node, MissReason.FAILED_STORE)
             elif node.checkpoint and not lost.isdisjoint(node.checkpoint.cells):
@@ -441,26 +478,28 @@ class Index:
     def _drop_checkpoint(self, node: Node) -> None:
         checkpoint, node.checkpoint = node.checkpoint, None
         assert checkpoint is not None
-        checkpoint.move_to(State.GONE)
+        checkpoint.move_to(GONE)
         self.num_checkpoints -= 1
         self.cells.release(checkpoint.cells)
 
     def _drop_leaf(self, node: Node) -> None:
         parent = node.parent
         assert parent is not None
-        parent.is_loaded |= node.is_loaded
+        if node.is_loaded:
+            parent.is_loaded = True
         if node.priority > parent.priority:
             parent.priority = node.priority
-        self._unlink(node, MissReason.EVICTED)
+        self._unlink(node, EVICTED)
         self._free(node)
-        if self._ghosts is None:
-            parent.last_use = max(parent.last_use, node.last_use)
-        else:
+        if self._ghosts is not None:
             if node.depth % self._chunks_per_ghost == 0:
                 most = GHOSTS_PER_NODE * len(self.nodes) // self._chunks_per_ghost
                 self._ghosts.leave((node.key,), node, most)
             parent.take_over(node)
-        self.order.settle(parent)
+        elif node.last_use > parent.last_use:
+            parent.last_use = node.last_use
+        if parent.first_child is None:
+            self.order.settle(parent)
 
     def _detach(self, top: Node, reason: MissReason) -> None:
         """Make a subtree unfindable; nodes that jobs use wait for their last unpin."""
@@ -473,7 +512,7 @@ class Index:
             pending.extend(node.children)
             self._unlink(node, reason)
             if node.pins:
-                node.move_to(State.EVICTING)
+                node.move_to(EVICTING)
                 self.detached.add(node)
             else:
                 self._free(node)
@@ -491,7 +530,7 @@ class Index:
         self._free(node)
 
     def _free(self, node: Node) -> None:
-        node.move_to(State.GONE)
+        node.move_to(GONE)
         node.resume = self.root  # often itself: a cycle would outlive its last use
         if self.tenants.owners:
             self.tenants.owners.pop(node, None)

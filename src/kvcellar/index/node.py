@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvcellar.index.cells import Cell
 from kvcellar.index.evictable import Evictable
-from kvcellar.index.states import State, require
+from kvcellar.index.states import READY, STORING, TRANSITIONS, State, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +28,12 @@ class Checkpoint:
     def __init__(self, cells: tuple[Cell, ...], *, is_decoded: bool = False) -> None:
         self.cells = cells
         self.is_decoded = is_decoded
-        self.state = State.STORING
+        self.state = STORING
 
     def move_to(self, state: State) -> None:
         """Change state, as the table allows."""
-        self.state = require(self.state, state)
+        is_legal = state in TRANSITIONS[self.state]
+        self.state = state if is_legal else require(self.state, state)
 
 
 class Node(Evictable):
@@ -42,8 +43,10 @@ class Node(Evictable):
         key: the engine's prefix hash at the chunk's end.
         depth: chunks from the root; the node ends at ``depth * chunk_tokens``.
         cells: one per append-only group; all of them or the node does not exist.
+        first_child: the newest node that hangs below it.
         needs_checkpoint: whether resuming at its end reads anything besides chunks.
         is_loaded: whether it, or a descendant that left, was ever loaded.
+        older: the node that its parent got before it.
         priority: of the most important request that used it, or a descendant that
             left.
         pins: holders that forbid eviction.
@@ -53,14 +56,14 @@ class Node(Evictable):
     """
 
     __slots__ = (
-        "_first_child",
         "_newer",
-        "_older",
         "cells",
         "checkpoint",
+        "first_child",
         "is_loaded",
         "key",
         "needs_checkpoint",
+        "older",
         "parent",
         "pins",
         "priority",
@@ -85,18 +88,19 @@ class Node(Evictable):
         self.cells = cells
         self.checkpoint: Checkpoint | None = None
         self.needs_checkpoint = needs_checkpoint
-        self._first_child: Node | None = None
+        self.first_child: Node | None = None
         self._newer: Node | None = None
-        self._older: Node | None = None
+        self.older: Node | None = None
         self.is_loaded = False
         self.priority = 0
         self.pins = 0
         self.resume: Node = self if parent is None else parent.resume
-        self.state = State.STORING
+        self.state = STORING
 
     def move_to(self, state: State) -> None:
         """Change state, as the table allows."""
-        self.state = require(self.state, state)
+        is_legal = state in TRANSITIONS[self.state]
+        self.state = state if is_legal else require(self.state, state)
 
     @property
     def is_dead(self) -> bool:
@@ -106,48 +110,48 @@ class Node(Evictable):
     @property
     def is_leaf(self) -> bool:
         """Whether nothing hangs below it."""
-        return self._first_child is None
+        return self.first_child is None
 
     @property
     def children(self) -> "Iterator[Node]":
         """Nodes that hang below it, newest first; none may come or go meanwhile."""
-        child = self._first_child
+        child = self.first_child
         while child is not None:
             yield child
-            child = child._older
+            child = child.older
 
     @property
     def only_child(self) -> "Node | None":
         """Its child, if it has exactly one."""
-        child = self._first_child
-        return None if child is None or child._older is not None else child
+        child = self.first_child
+        return None if child is None or child.older is not None else child
 
     def adopt(self, child: "Node") -> None:
         """``child``, whose parent this is, hangs below it from now on."""
-        first = child._older = self._first_child
+        first = child.older = self.first_child
         if first is not None:
             first._newer = child
-        self._first_child = child
+        self.first_child = child
 
     def disown(self, child: "Node") -> None:
         """``child`` no longer hangs below it."""
-        newer, older = child._newer, child._older
+        newer, older = child._newer, child.older
         if newer is None:
-            self._first_child = older
+            self.first_child = older
         else:
-            newer._older = older
+            newer.older = older
         if older is not None:
             older._newer = newer
-        child._newer = child._older = None
+        child._newer = child.older = None
 
     @property
     def is_resumable(self) -> bool:
         """Whether chunks and checkpoint are both there, loadable now."""
-        if self.state is not State.READY:
+        if self.state is not READY:
             return False
         if not self.needs_checkpoint:
             return True
-        return self.checkpoint is not None and self.checkpoint.state is State.READY
+        return self.checkpoint is not None and self.checkpoint.state is READY
 
     def __repr__(self) -> str:
         return f"Node(depth={self.depth}, {self.state.value}, pins={self.pins})"

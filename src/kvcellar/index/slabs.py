@@ -48,6 +48,7 @@ class SlabAllocator:
 
     def __init__(self, geometry: HostGeometry) -> None:
         self.geometry = geometry
+        self._class_of = geometry.class_of
         num_classes = len(geometry.classes)
         self._empty = list(range(geometry.num_slabs - 1, -1, -1))
         self._slabs: list[dict[int, _Slab]] = [{} for _ in range(num_classes)]
@@ -75,18 +76,18 @@ class SlabAllocator:
 
     def allocate(self, position: int) -> Cell | None:
         """Take a cell; None when its class has none free and no slab is empty."""
-        class_id = self.geometry.class_of[position]
+        class_id = self._class_of[position]
         partial = self._partial[class_id]
         if not partial:
             if not self._empty:
                 return None
             self._claim_slab(class_id)
         slab = next(iter(partial.values()))
-        slot = slab.free.pop()
-        if not slab.free:
+        cells, free = slab.cells, slab.free
+        slot = free.pop()
+        if not free:
             del partial[slab.number]
-        cell = Cell(position, slab.number * len(slab.cells) + slot)
-        slab.cells[slot] = cell
+        cell = cells[slot] = Cell(position, slab.number * len(cells) + slot)
         self._num_used[class_id] += 1
         self._num_free[class_id] -= 1
         if self._can_give:
@@ -95,7 +96,7 @@ class SlabAllocator:
 
     def free(self, cell: Cell) -> None:
         """Give a cell back; its slab becomes empty with its last cell."""
-        class_id = self.geometry.class_of[cell.position]
+        class_id = self._class_of[cell.position]
         number, slot = divmod(cell.number, self._cells_per_slab[class_id])
         slab = self._slabs[class_id][number]
         if slab.cells[slot] is not cell:
@@ -111,8 +112,8 @@ class SlabAllocator:
         Returns:
             The moves to carry out, or None when no other class can spare a slab.
         """
-        wanted = self.geometry.class_of[position]
-        if not self._can_spare(wanted):
+        wanted = self._class_of[position]
+        if not self._can_give or self._can_give == {wanted}:
             return None
         choices = [
             (self._emptiest(class_id), class_id)
@@ -149,10 +150,6 @@ class SlabAllocator:
             if partial != self._partial[class_id].keys():
                 raise InvariantError(f"class {class_id}: partial slabs are {partial}")
 
-    def _can_spare(self, wanted: int) -> bool:
-        """Whether a class besides the wanted one has a slab's worth of free cells."""
-        return bool(self._can_give) and self._can_give != {wanted}
-
     def _note_free(self, class_id: int) -> None:
         """The number of a class's free cells has changed."""
         if self._num_free[class_id] >= self._cells_per_slab[class_id]:
@@ -168,17 +165,20 @@ class SlabAllocator:
         self._partial[class_id][slab.number] = slab
 
     def _vacate(self, class_id: int, slab: _Slab, slot: int) -> None:
-        slab.cells[slot] = None
-        slab.free.append(slot)
+        cells, free = slab.cells, slab.free
+        cells[slot] = None
+        free.append(slot)
         self._num_used[class_id] -= 1
         self._num_free[class_id] += 1
-        if len(slab.free) == len(slab.cells):
-            del self._slabs[class_id][slab.number]
-            self._partial[class_id].pop(slab.number, None)
-            self._num_free[class_id] -= len(slab.cells)
-            self._empty.append(slab.number)
-        else:
+        if len(free) < len(cells):
             self._partial[class_id][slab.number] = slab
+            if self._num_free[class_id] == self._cells_per_slab[class_id]:
+                self._can_give.add(class_id)
+            return
+        del self._slabs[class_id][slab.number]
+        self._partial[class_id].pop(slab.number, None)
+        self._num_free[class_id] -= len(cells)
+        self._empty.append(slab.number)
         self._note_free(class_id)
 
     def _emptiest(self, class_id: int) -> _Slab:

@@ -28,6 +28,9 @@ class State(enum.Enum):
     __hash__ = object.__hash__
 
 
+# Looking a member up in its class takes as long as a call, and is done in every step.
+STORING, STORED, READY, EVICTING, GONE = State
+
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.STORING: frozenset({State.STORED, State.EVICTING, State.GONE}),
     State.STORED: frozenset({State.READY, State.EVICTING, State.GONE}),

@@ -12,6 +12,7 @@ boundary between them needs are not put together, so the device finds a little l
 Source: KVCacheManager, BlockPool and SlidingWindowManager, vLLM 0.32.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
@@ -98,23 +99,29 @@ class DeviceCache:
         """Rows that were reserved hold nothing worth keeping."""
         self.num_free += num_rows
 
-    def add_chunk(self, parent: DeviceNode, key: bytes) -> tuple[DeviceNode, bool]:
-        """Enter a chunk computed into reserved rows, pinned instead of its parent.
+    def add_path(
+        self, parent: DeviceNode, keys: Sequence[bytes]
+    ) -> tuple[DeviceNode, int]:
+        """Enter chunks computed into reserved rows; the last is pinned, not ``parent``.
 
         Returns:
-            The node, and whether it is new; if not, its rows are a duplicate.
+            The last node, and how many are new; the rows of others are duplicates.
         """
-        node = self.nodes.get(key)
-        if node is not None:
-            self.pin(node)
-            self.unpin(parent, parent.last_use)
-            return node, False
-        # The request's pin moves to the child, which counts at the parent instead.
-        node = self.nodes[key] = DeviceNode(key, parent)
-        node.num_active = 1
-        self._num_active_nodes += 1
-        parent.num_children += 1
-        return node, True
+        nodes, num_new = self.nodes, 0
+        for key in keys:
+            node = nodes.get(key)
+            if node is not None:
+                self.pin(node)
+                self.unpin(parent, parent.last_use)
+            else:
+                # The pin moves to the child, which counts at the parent instead.
+                node = nodes[key] = DeviceNode(key, parent)
+                node.num_active = 1
+                parent.num_children += 1
+                num_new += 1
+            parent = node
+        self._num_active_nodes += num_new
+        return parent, num_new
 
     def keep_tail(self, nodes: tuple[DeviceNode, ...], now: float) -> bool:
         """Keep the windows at the first node, which are enough for the others too.
@@ -163,41 +170,43 @@ class DeviceCache:
     def _evict_some(self, num_rows: int, now: float) -> None:
         """Give away what was released longest ago: a tail, or chunks of one path."""
         leaf = self._leaves.first()
-        if leaf is None or self._has_older_tail(leaf):
+        if leaf is None or self._oldest_tail <= leaf.last_use:
             self._drop_tail(next(iter(self._tails)), now)
             return
         self._leaves.remove(leaf)
+        following = self._leaves.first_place()
         while True:
-            parent = leaf.parent
-            self._drop_chunk(leaf, now)
+            if leaf in self._tails:
+                self._drop_tail(leaf, now)
+            parent = self._drop_chunk(leaf, now)
             if parent.num_children or parent.num_active:
                 return
             # It takes the stamp over, so mostly it is the next to go.
-            is_enough = self.num_free >= num_rows
             if (
-                is_enough
-                or self._has_older_tail(parent)
-                or not self._leaves.is_before_all(parent)
+                self.num_free >= num_rows
+                or self._oldest_tail <= parent.last_use
+                or (parent.last_use, -parent.depth) >= following
             ):
                 self._leaves.add(parent)
                 return
             leaf = parent
 
-    def _has_older_tail(self, node: DeviceNode) -> bool:
-        tail = next(iter(self._tails), None)
-        return tail is not None and self._tails[tail] <= node.last_use
+    @property
+    def _oldest_tail(self) -> float:
+        """When the windows that go next were used last."""
+        return next(iter(self._tails.values()), math.inf)
 
-    def _drop_chunk(self, leaf: DeviceNode, now: float) -> None:
-        if leaf in self._tails:
-            self._drop_tail(leaf, now)
+    def _drop_chunk(self, leaf: DeviceNode, now: float) -> DeviceNode:
         if self.on_evict is not None:
             self.on_evict(leaf, now, is_tail=False)
         del self.nodes[leaf.key]
         parent = leaf.parent
         parent.num_children -= 1
-        parent.last_use = max(parent.last_use, leaf.last_use)
+        if leaf.last_use > parent.last_use:
+            parent.last_use = leaf.last_use
         self.num_free += self.rows_per_chunk
         self.evicted_chunks += 1
+        return parent
 
     def _drop_tail(self, node: DeviceNode, now: float) -> None:
         if self.on_evict is not None:

@@ -5,6 +5,7 @@ run of chunks that leave one after another passes through the order once.
 """
 
 import heapq
+import math
 
 _MIN_HEAP = 64  # below this many entries stale ones are not worth sweeping
 
@@ -88,7 +89,6 @@ class DeviceLeaves:
             heapq.heappop(heap)
         return None
 
-    def is_before_all(self, node: DeviceNode) -> bool:
-        """Whether ``node``, which is not there, would be the first; not in a tie."""
-        first = self.first()
-        return first is None or (node.last_use, -node.depth) < self._heap[0][:2]
+    def first_place(self) -> tuple[float, int]:
+        """Stamp and negative depth of the leaf to go next; what is less goes before."""
+        return (math.inf, 0) if self.first() is None else self._heap[0][:2]

@@ -7,7 +7,7 @@ from kvcellar.config import Settings
 from kvcellar.core import actions, events
 from kvcellar.core.offloader import Offloader
 from kvcellar.core.waiting import BlockKey, CachedBlocks
-from kvcellar.index.states import State
+from kvcellar.index.states import READY
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import plan_geometry
 from kvcellar.replay.host_base import Host, HostJob, StepBlocks
@@ -72,7 +72,7 @@ class HostSide(Host):
     def is_ready(self, key: bytes) -> bool:
         """Whether it could be loaded now."""
         node = self._nodes.get(key)
-        return node is not None and node.state is State.READY
+        return node is not None and node.state is READY
 
     def counters(self) -> dict[str, int]:
         """The planner's and the index's counters by name."""

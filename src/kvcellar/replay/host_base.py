@@ -37,6 +37,10 @@ class StepBlocks:
         """Some block; which one makes no difference here."""
         return 1
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """As many."""
+        return [1] * len(indices)
+
     def is_kept(self, group_id: int, index: int) -> bool:
         """Chunks always; windows at some boundaries."""
         rule = self._windows.get(group_id)

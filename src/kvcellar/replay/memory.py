@@ -186,13 +186,11 @@ class Memory:
     def _enter_chunks(self, running: Running, end: int) -> None:
         if self.device is None:
             return
-        stride, node, num_new = self._stride, running.node, 0
+        stride = self._stride
         num_chunks = min(end // self.unit, len(running.keys) // stride)
-        first = (node.depth + 1) * stride - 1
-        for key in running.keys[first : num_chunks * stride : stride]:
-            node, is_new = self.device.add_chunk(node, key)
-            num_new += is_new
-        running.node = node
+        first = (running.node.depth + 1) * stride - 1
+        keys = running.keys[first : num_chunks * stride : stride]
+        running.node, num_new = self.device.add_path(running.node, keys)
         running.num_rows -= num_new * self.rows.chunk
 
     def _keep_tail(self, running: Running, boundary: int, now: float) -> None:

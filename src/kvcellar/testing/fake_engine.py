@@ -58,6 +58,10 @@ class FakeRequest:
         row = self.tables[group_id]
         return row[index] if index < len(row) else 0
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """As ``BlockTables``."""
+        return [self.block_id(group_id, index) for index in indices]
+
     def is_kept(self, group_id: int, index: int) -> bool:
         """Never: the fake engine has no prefix cache of its own."""
         del group_id, index

@@ -19,12 +19,8 @@ class AdaptivePolicy:
     def __init__(self, judge: OrderJudge) -> None:
         self._judge = judge
         self._policy: EvictionPolicy[Node] = judge.make_policy()
+        self.is_by_recency = self._policy.is_by_recency
         judge.followers.append(self._follow)
-
-    @property
-    def is_by_recency(self) -> bool:
-        """As the order that is followed."""
-        return self._policy.is_by_recency
 
     def another(self) -> "AdaptivePolicy":
         """A policy for other nodes under the same judge."""
@@ -39,6 +35,7 @@ class AdaptivePolicy:
         for node in self._policy:
             policy.add(node)
         self._policy = policy
+        self.is_by_recency = policy.is_by_recency
 
     # -- the order that is followed --------------------------------------------------
 

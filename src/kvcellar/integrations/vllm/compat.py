@@ -184,6 +184,12 @@ class EngineTables:
         row = self._rows[group_id]
         return row[index].block_id if index < len(row) else 0
 
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """Device blocks at consecutive indices; 0 as for one."""
+        row = self._rows[group_id]
+        found = [block.block_id for block in row[indices.start : indices.stop]]
+        return found + [0] * (len(indices) - len(found))
+
     def cached_keys(self) -> list[bytes]:
         """Keys of all blocks of the request that the prefix cache holds."""
         rows = self._rows
@@ -229,6 +235,12 @@ class StepTables(EngineTables):
             return row[index].block_id if index < len(row) else 0
         boundary = (index + 1) * tokens_per_block
         return self._handed_over.get((group_id, boundary), 0)
+
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """Device blocks at consecutive indices; 0 as for one."""
+        if group_id in self._state_tokens:
+            return [self.block_id(group_id, index) for index in indices]
+        return super().block_ids(group_id, indices)
 
 
 class DeviceBlocks:
