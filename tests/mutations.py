@@ -129,14 +129,14 @@ FAULTS = (
     Fault(
         "head-first eviction",
         "index/eviction.py",
-        "            and node.is_leaf\n",
+        "            and node.first_child is None\n",
         "",
     ),
     Fault(
         "ready before its ancestors",
         "index/index.py",
-        "if node.parent.state is State.READY:\n                self._make_ready",
-        "if True:\n                self._make_ready",
+        "if node.parent.state is READY:\n                    self._make_ready",
+        "if True:\n                    self._make_ready",
     ),
     Fault(
         "cell freed while a neighbour still shares it",
@@ -154,15 +154,15 @@ FAULTS = (
     Fault(
         "blocks of a cell in another order",
         "core/store_plan.py",
-        "copies.host_blocks += range(first, first + len(device_blocks))",
-        "copies.host_blocks += [*range(first, first + len(device_blocks))][::-1]",
+        "for first in firsts for place in range(size)",
+        "for first in firsts for place in reversed(range(size))",
     ),
     Fault(
         "reset lets old jobs publish",
         "index/index.py",
-        "                node.move_to(State.EVICTING)\n",
-        "                node.move_to(State.EVICTING)\n"
-        "                node.state = State.STORING\n",
+        "                node.move_to(EVICTING)\n",
+        "                node.move_to(EVICTING)\n"
+        "                node.state = STORING\n",
     ),
     Fault(
         "stale blocks stored after a reset",
@@ -205,8 +205,8 @@ FAULTS = (
     Fault(
         "failed store is published",
         "core/offloader.py",
-        "            if has_failed:\n                index.fail(node)",
-        "            if False:\n                index.fail(node)",
+        "        if has_failed:\n            for node in job.nodes",
+        "        if False:\n            for node in job.nodes",
     ),
     Fault(
         "job ends with the first rank's padding included",
