@@ -9,7 +9,7 @@ import difflib
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -299,6 +299,12 @@ def describe_host_memory(
     )
 
 
+def nearest_key(key: object, known: Collection[str]) -> str:
+    """The known key that a wrong one is most like; case and hyphens count nothing."""
+    plain = str(key).lower().replace("-", "_")
+    return difflib.get_close_matches(plain, known, n=1, cutoff=0.0)[0]
+
+
 def _refusal(key: str, value: object, advice: str) -> ConfigError:
     return ConfigError(f"{key}={value!r} cannot be used; {advice}")
 
@@ -309,9 +315,9 @@ def _unknown_key(key: object, value: object) -> ConfigError:
             f"{key}={value!r} belongs to vLLM's own connectors and kvcellar does not "
             f"have it; remove it. known keys: {', '.join(sorted(_KEYS))}"
         )
-    nearest = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.0)[0]
     return ConfigError(
-        f"unknown key {key!r}={value!r}; the nearest known key is {nearest!r}. "
+        f"unknown key {key!r}={value!r}; the nearest known key is "
+        f"{nearest_key(key, _KEYS)!r}. "
         f"known keys: {', '.join(sorted(_KEYS))}"
     )
 

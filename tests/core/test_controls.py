@@ -55,6 +55,7 @@ def test_what_is_written_right_is_read(params, expected):
         ("tags", ["a", ""], "names of 1 to 64 characters"),
         ("tags", ["x" * 65], "names of 1 to 64 characters"),
         ("skip_stores", True, "nearest known key is 'skip_store'"),
+        ("Skip-Load", True, "nearest known key is 'skip_load'"),
         (7, True, "nearest known key"),
     ],
 )

@@ -79,7 +79,8 @@ def unknown_keys(seed=0):
             f"{key}s",
         }
         for spelling in sorted(spellings - SETTING_KEYS):
-            yield Wrong({spelling: 1}, (spelling, "=1", "nearest known key is "))
+            nearest = f"the nearest known key is {key!r}"
+            yield Wrong({spelling: 1}, (f"{spelling!r}=1", nearest))
     for key in _FOREIGN:
         yield Wrong({key: "x"}, (f"{key}='x'", "remove it"))
 

@@ -6,11 +6,12 @@ engine, where refusing it would mean stopping all others. What was left out, and
 goes back to the caller, who warns and counts.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from kvcellar.config import nearest_key
 
 MOST_PRIORITY = 10
 MOST_TAGS = 8
@@ -95,7 +96,7 @@ def read_controls(
 
 
 def _unknown(key: object, value: object) -> BadControl:
-    nearest = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.0)[0]
+    nearest = nearest_key(key, _KEYS)
     return BadControl(
         str(key),
         f"{key}={value!r} is not known; the nearest known key is {nearest!r}, and all "
