@@ -5,6 +5,7 @@
     ├─ IncompatibleError               engine, model or layout cannot be served
     ├─ TierError                       a tier failed; is_retryable says whether to retry
     ├─ TraceError (also ValueError)    a trace file, or a record of it, is unreadable
+    ├─ NoAnswerError                   a server that a tool asked gave no answer
     ├─ ClosedError                     used after close()
     └─ InvariantError                  our bug: an illegal transition
 
@@ -70,6 +71,22 @@ class TraceError(CellarError, ValueError):
         self.line = line
         self.field = field
         self.is_fatal = is_fatal
+
+
+class NoAnswerError(CellarError):
+    """A server gave no answer.
+
+    Attributes:
+        what: which server, and why.
+        reason: why, in a few words.
+        remedy: what to do.
+    """
+
+    def __init__(self, url: str, reason: str, remedy: str) -> None:
+        self.what = f"no server answers at {url}: {reason}"
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"{self.what}; {remedy}")
 
 
 class ClosedError(CellarError):

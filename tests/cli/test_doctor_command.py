@@ -61,7 +61,7 @@ def test_a_running_server_is_asked(doctor):
     with serving(pages) as url:
         _, text = doctor("--server", url, "--verbose")
     assert f"{url} serves m" in text
-    assert "0 B used of 1.00 KiB per rank" in text
+    assert "0 B of 1.00 KiB host memory used" in text
 
 
 def test_hints_reach_the_checks(doctor):

@@ -125,6 +125,22 @@ def test_an_untested_server_is_told():
     )
 
 
+def test_sums_of_several_engines_are_named_as_sums():
+    """Of a data-parallel server; what its engines do not tell is left out."""
+    text = metrics_text(unit="None") + metrics_text(unit="None", engine=1)
+    server = Server("u", samples=parse_metrics(text))
+    facts = facts_of(server=server)
+    (used,) = findings("server-connector", facts)
+    assert "2.00 MiB of 2.00 GiB host memory used, 2 engines together" == used.what
+    (settings,) = findings("server-settings", facts)
+    assert settings.what == (
+        "prefix caching is on (sha256), 512 device blocks, 2 engines together"
+    )
+    (alone,) = findings("server-connector", told())
+    assert "1.00 MiB of 1.00 GiB host memory used" == alone.what
+    assert 0 == Server("u").num_engines
+
+
 def test_preemptions_are_told():
     """The device is too small for what runs."""
     assert "3 preemptions" == only("preemptions", told(preemptions=3), "warning").what
@@ -157,7 +173,9 @@ def test_nothing_stored():
     [
         ((MANY, 0, 0), 7, "warning", "hardly any prompt returns"),
         ((10, MANY, 0), 0, "note", "device hits"),
-        ((MANY, 0, 0), 0, "warning", "no prompt began like an earlier one"),
+        ((MANY, MANY // 2, 0), 0, "note", "device hits"),
+        ((MANY, MANY // 20, 0), 0, "warning", "hardly any prompt began like"),
+        ((MANY, 0, 0), 0, "warning", "hardly any prompt began like"),
     ],
 )
 def test_stored_but_never_loaded(tokens, evicted, severity, words):

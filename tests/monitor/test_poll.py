@@ -2,7 +2,7 @@
 
 import threading
 
-from kvcellar.errors import CellarError
+from kvcellar.errors import CellarError, NoAnswerError
 from kvcellar.monitor.poll import Poller
 
 
@@ -38,12 +38,16 @@ def test_one_question_at_a_time():
 
 def test_what_goes_wrong_is_an_outcome():
     """In words, and the next question may be asked."""
-    for error in (CellarError("no server"), ValueError("odd")):
+    for error, words in (
+        (CellarError("no status"), "no status"),
+        (ValueError("odd"), "ValueError('odd')"),
+        (NoAnswerError("http://h", "timed out", "wait"), "timed out"),
+    ):
 
         def fetch(_, error=error):
             raise error
 
         poller = Poller(fetch)
         poller.ask(with_history=False)
-        assert outcome_of(poller) in ("no server", "ValueError('odd')")
+        assert words == outcome_of(poller)
         assert not poller.is_busy

@@ -66,7 +66,7 @@ def test_a_certificate_that_is_not_trusted():
     """What is wrong with it is told, in OpenSSL's words."""
     error = ssl.SSLCertVerificationError(1, "certificate verify failed")
     error.verify_message = "self-signed certificate"
-    assert "not trusted, self-signed certificate" in no_answer(URL, error).what
+    assert "not trusted, self-signed certificate" in no_answer(URL, error).reason
     assert "SSL_CERT_FILE" in no_answer(URL, error).remedy
 
 

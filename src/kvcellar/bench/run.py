@@ -110,7 +110,7 @@ def _ask_server(
             lambda length: on_stage(f"prompts of {length:,} tokens on {name}"),
         )
     except (OSError, http.client.HTTPException) as error:
-        raise CellarError(str(no_answer(address.url, error))) from error
+        raise no_answer(address.url, error) from error
     except (LookupError, TypeError, ValueError) as error:
         raise CellarError(
             f"server={url!r} does not answer as vLLM does; name a running vLLM server"

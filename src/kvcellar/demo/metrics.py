@@ -71,6 +71,12 @@ class Samples:
         found = (sample.labels for sample in self._samples if sample.name == name)
         return next(found, {})
 
+    def values_of(self, label: str) -> set[str]:
+        """Values that a label has in any series."""
+        return {
+            sample.labels[label] for sample in self._samples if label in sample.labels
+        }
+
     def token_sources(self) -> TokenSources:
         """Prompt tokens of all requests so far, by source."""
         return TokenSources(

@@ -48,6 +48,11 @@ class Server:
         return self.total(name, **labels) or 0
 
     @property
+    def num_engines(self) -> int:
+        """Of a data-parallel server, or 1; 0 if no metric tells."""
+        return 0 if self.samples is None else len(self.samples.values_of("engine"))
+
+    @property
     def mean_prompt_tokens(self) -> int | None:
         """Mean length of the prompts so far; None if there were none.
 
@@ -85,8 +90,8 @@ def read_server(url: str) -> Server:
             samples=_samples(base),
         )
     except (OSError, http.client.HTTPException) as cause:
-        problem, remedy = no_answer(base, cause)
-        return Server(base, problem=problem, remedy=remedy)
+        silence = no_answer(base, cause)
+        return Server(base, problem=silence.what, remedy=silence.remedy)
 
 
 def _get(url: str) -> str:

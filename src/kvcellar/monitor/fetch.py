@@ -28,7 +28,8 @@ def fetch_json(
         headers: to send along.
 
     Raises:
-        CellarError: there is no server, or it does not answer with an object.
+        NoAnswerError: there is no server.
+        CellarError: it does not answer with an object.
     """
     request = urllib.request.Request(url + path, headers=dict(headers or {}))
     try:
@@ -37,7 +38,7 @@ def fetch_json(
     except urllib.error.HTTPError as error:
         raise CellarError(_refusal(url, path, error)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise CellarError(str(no_answer(url, error))) from error
+        raise no_answer(url, error) from error
     return _object(text, url + path)
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kvcellar.errors import CellarError
+from kvcellar.errors import CellarError, NoAnswerError
 
 Fetch = Callable[[bool], Mapping[str, Any]]
 """Fetches a status; its argument says whether with history."""
@@ -48,6 +48,8 @@ class Poller:
     def _run(self, with_history: bool) -> None:  # noqa: FBT001 -- a thread's argument
         try:
             self._outcomes.put(self._fetch(with_history))
+        except NoAnswerError as error:
+            self._outcomes.put(error.reason)  # whose server it is, everybody knows
         except CellarError as error:
             self._outcomes.put(str(error))
         except Exception as error:  # noqa: BLE001 -- else it would be awaited for ever

@@ -4,23 +4,14 @@ import errno
 import http.client
 import socket
 import ssl
-from typing import NamedTuple
+
+from kvcellar.errors import NoAnswerError
 
 _IS_IT_UP = "check the address, and that the server is up"
 _NO_ROUTE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN})
 
 
-class NoAnswer(NamedTuple):
-    """What happened, and what to do about it."""
-
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.what}; {self.remedy}"
-
-
-def no_answer(url: str, error: Exception) -> NoAnswer:
+def no_answer(url: str, error: Exception) -> NoAnswerError:
     """What to tell of a server that could not be asked.
 
     Args:
@@ -29,8 +20,7 @@ def no_answer(url: str, error: Exception) -> NoAnswer:
     """
     reason = getattr(error, "reason", None)
     cause = reason if isinstance(reason, Exception) else error
-    what, remedy = _words_of(cause)
-    return NoAnswer(f"no server answers at {url}: {what}", remedy)
+    return NoAnswerError(url, *_words_of(cause))
 
 
 def _words_of(cause: Exception) -> tuple[str, str]:

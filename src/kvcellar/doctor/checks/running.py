@@ -6,6 +6,7 @@ from kvcellar.doctor.checks.check import Check
 from kvcellar.doctor.checks.software import engine_findings
 from kvcellar.doctor.facts import Facts
 from kvcellar.doctor.finding import Finding, error, ok, warning
+from kvcellar.doctor.server import Server
 from kvcellar.layout.units import format_bytes
 
 
@@ -52,7 +53,10 @@ def find_server_connector(facts: Facts) -> Iterator[Finding]:
         )
         return
     used = server.count("kvcellar_host_used_bytes")
-    yield ok(f"{format_bytes(used)} used of {format_bytes(capacity)} per rank")
+    yield ok(
+        f"{format_bytes(used)} of {format_bytes(capacity)} host memory used"
+        f"{_of_engines(server)}"
+    )
 
 
 def find_server_settings(facts: Facts) -> Iterator[Finding]:
@@ -86,11 +90,17 @@ def find_server_settings(facts: Facts) -> Iterator[Finding]:
             "expect hits for longer prompts only, or let prompts share more",
         )
         return
-    yield ok(
-        f"prefix caching is on ({told.get('prefix_caching_hash_algo', '?')}), hits at "
-        f"multiples of {alignment or '?'} tokens, "
-        f"{told.get('num_gpu_blocks', '?')} device blocks"
-    )
+    parts = [f"prefix caching is on ({told.get('prefix_caching_hash_algo', '?')})"]
+    if alignment.isdecimal():  # several engines do not tell it
+        parts.append(f"hits at multiples of {alignment} tokens")
+    parts.append(f"{told.get('num_gpu_blocks', '?')} device blocks")
+    yield ok(", ".join(parts) + _of_engines(server))
+
+
+def _of_engines(server: Server) -> str:
+    """That a figure is a sum, where it is."""
+    several = server.num_engines
+    return f", {several} engines together" if several > 1 else ""
 
 
 def find_preemptions(facts: Facts) -> Iterator[Finding]:
@@ -103,7 +113,7 @@ def find_preemptions(facts: Facts) -> Iterator[Finding]:
         yield ok("no request was preempted")
         return
     yield warning(
-        f"{count} preemptions",
+        f"{count} preemption{'s' * (count != 1)}",
         "the device is too small for what runs at once; each one computes or loads its "
         "prompt again",
         "lower --max-num-seqs, or give the device more memory",

@@ -86,7 +86,7 @@ def _kept(host: HostMemory) -> Line:
     return line(
         "pinned ",
         Span(count(host.num_pinned_chunks), "value"),
-        Span(f" chunks{leased}", "dim"),
+        Span(f" chunk{'' if host.num_pinned_chunks == 1 else 's'}{leased}", "dim"),
     )
 
 
