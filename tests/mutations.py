@@ -434,15 +434,15 @@ FAULTS = (
     ),
     Fault(
         "event names a block as its own parent",
-        "integrations/vllm/kv_events.py",
-        "self._key(request, blocks.start - 1)",
-        "self._key(request, blocks.start)",
+        "integrations/vllm/event_content.py",
+        "parent = hashes.pop(0) if first else None",
+        "parent = hashes[0] if first else None",
     ),
     Fault(
-        "event of a chunk before it is ready",
-        "index/announcements.py",
-        "if notice is not None and notice.is_announced:",
-        "if notice is not None:",
+        "block taken back that was never announced",
+        "index/cell_store.py",
+        "if cell.is_announced and self.announcements is not None:",
+        "if self.announcements is not None:",
     ),
     Fault(
         "slower way chosen",

@@ -11,13 +11,6 @@ from kvcellar.index.states import State
 from kvcellar.testing.fake_engine import FakeEngine
 
 
-class Described:
-    """Cells of a request, described by object: no two are alike."""
-
-    def describe(self, position, blocks):
-        return object(), position, blocks
-
-
 class Followed(FakeEngine):
     """Every request brings a description of its content along."""
 
@@ -27,17 +20,17 @@ class Followed(FakeEngine):
         self.believed = set()
 
     def start(self, request_id, tokens, **options):
-        self._handle(events.Arrived(request_id, content=Described()))
+        self._handle(events.Arrived(request_id, content=object()))
         return super().start(request_id, tokens, **options)
 
     def listen(self):
         """Believe what was told; nothing twice, and nothing taken back untold."""
-        for change in self.announcements.take():
-            if change.is_stored:
-                assert change.content not in self.believed
-                self.believed.add(change.content)
-            else:
-                self.believed.remove(change.content)
+        for stored, removed in self.announcements.take():
+            for cell in stored:
+                assert cell not in self.believed
+                self.believed.add(cell)
+            for cell in removed:
+                self.believed.remove(cell)
 
     def cells(self, *, only_ready):
         index = self.offloader.index
@@ -62,10 +55,9 @@ def test_followers_believe_what_can_be_loaded(name, memory, failing):
             engine.failing = {failing} if failing and rng.random() < 0.2 else set()
             workload.step()
             engine.listen()
-            notices = engine.announcements.notices
-            ready = {notices[c].content for c in engine.cells(only_ready=True)}
-            there = {notices[c].content for c in engine.cells(only_ready=False)}
-            assert ready <= there == {n.content for n in notices.values()}
+            ready = set(engine.cells(only_ready=True))
+            there = set(engine.cells(only_ready=False))
+            assert all(cell.notice for cell in there)
             assert ready <= engine.believed <= there
         engine.failing = set()
         assert_nothing_leaks(engine)

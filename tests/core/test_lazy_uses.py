@@ -15,8 +15,8 @@ LAYOUT = layout_of(group(0, FULL, 4, None, 100), hash_tokens=4, alignment=4)
 class Engine:
     """Serves prompts given as chunk keys; copies end at once."""
 
-    def __init__(self, mode):
-        settings = Settings(mode=mode, eviction_policy="lrfu")
+    def __init__(self, mode, policy="lrfu"):
+        settings = Settings(mode=mode, eviction_policy=policy)
         self.planner = Offloader(LAYOUT, plan_geometry(LAYOUT, 10_000), settings)
         self.now = 0.0
 
@@ -72,3 +72,14 @@ def test_a_use_counts_once_and_at_its_own_time(is_lost_between):
             engine.now += 7.0
         engine.lose(second)
     assert eager.evict_all() == lazy.evict_all()
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("adaptive", {b"a", b"b"}), ("lru", set())]
+)
+def test_what_is_due_is_noted_only_for_a_policy_that_reads_it(policy, expected):
+    """The judge of ``adaptive`` hears of it; for LRU nothing is collected."""
+    engine = Engine("lazy", policy)
+    engine.serve([b"a", b"b"], 0)
+    engine.lose([b"a", b"b"])
+    assert expected == set(engine.planner._stores.take_due())

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvcellar.core.controls import NO_CONTROLS, RequestControls
-from kvcellar.core.origin import Content
 from kvcellar.core.waiting import BlockKey, CachedBlocks
 
 
@@ -37,7 +36,7 @@ class Arrived:
 
     request_id: str
     controls: RequestControls = NO_CONTROLS
-    content: Content | None = None
+    content: object | None = None
     tenant: str | None = None
 
 

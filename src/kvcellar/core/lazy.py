@@ -27,6 +27,7 @@ from kvcellar.index.evictable import chunks_per_sample
 from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
+from kvcellar.index.policies.policy import ReadsDue
 from kvcellar.reasons import MissReason
 
 _SWEEP_CHUNKS = 256  # waiting chunks above which lost ones are looked for
@@ -52,6 +53,7 @@ class LazyStores(EagerStores):
         }
         self._chunks_per_sample = chunks_per_sample(self.chunk_tokens)
         self._most_chunks = _most_chunks(index)
+        self._is_due_read = isinstance(index.order.live, ReadsDue)
         self._due: deque[bytes] = deque(maxlen=_MOST_DUE)
         self._sweep_at = _SWEEP_CHUNKS
 
@@ -74,7 +76,7 @@ class LazyStores(EagerStores):
         """Store the paths that the device is about to lose."""
         plans = []
         for block in event.blocks:
-            if block[0] in self._chunk_groups:
+            if self._is_due_read and block[0] in self._chunk_groups:
                 self._due.append(block[1])
             for chunk in self.waiting.threatened(block):
                 plan = self._store_waiting(chunk, event.cached, now)
@@ -120,7 +122,10 @@ class LazyStores(EagerStores):
             super().count_use(record, now)
 
     def take_due(self) -> Collection[bytes]:
-        """Keys of chunks whose time to be stored has come since the last call."""
+        """Keys of chunks whose time to be stored has come since the last call.
+
+        None are collected where the policy does not read them.
+        """
         taken = list(self._due)
         self._due.clear()
         return taken
@@ -177,7 +182,8 @@ class LazyStores(EagerStores):
         now: float,
     ) -> None:
         """Store a checkpoint that nothing keeps, and the chunks it stands on."""
-        self._note_end(event)
+        if self._is_due_read:
+            self._note_end(event)
         self.store_path(record, plan, boundary // self.chunk_tokens, now)
         for node in plan.record.nodes:
             self._arrived(node, plan, now)

@@ -5,22 +5,8 @@ travels with them.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from kvcellar.index.tenants import Tenant
-
-
-class Content(Protocol):
-    """What a request's blocks hold, for those who follow from outside."""
-
-    def describe(self, position: int, blocks: range) -> object:
-        """What followers are told of some blocks.
-
-        Args:
-            position: layout position of their group.
-            blocks: their places in the request's block table, one cell's worth.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +14,13 @@ class Origin:
     """What a request's chunks and checkpoints are stored with.
 
     Attributes:
-        content: what its blocks hold; None if nobody follows.
+        content: what its blocks hold, for those who follow from outside; nobody here
+            looks inside. None if nobody follows.
         priority: of the request; see ``Node``.
         tenant: who pays; None if nobody is bounded.
     """
 
-    content: Content | None = None
+    content: object | None = None
     priority: int = 0
     tenant: Tenant | None = None
 

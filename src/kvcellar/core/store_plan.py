@@ -7,7 +7,6 @@ from kvcellar.core.counters import CoreCounters
 from kvcellar.core.events import BlockTables
 from kvcellar.core.origin import Origin
 from kvcellar.core.record import StoreRecord
-from kvcellar.index.announcements import Notice
 from kvcellar.index.cells import Cell
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
@@ -164,16 +163,10 @@ class StorePlan:
         return sources, num_chunks
 
     def _describe_chunk(self, cells: Sequence[Cell], depth: int) -> None:
+        """Note what followers are to be told of a chunk's cells."""
         for cell in cells:
-            num_blocks = self._blocks_per_cell[cell.position]
-            self._describe(cell, range(depth * num_blocks, (depth + 1) * num_blocks))
-
-    def _describe(self, cell: Cell, blocks: range) -> None:
-        """Note what followers are to be told of a cell."""
-        announcements = self._index.cells.announcements
-        if self._content is not None and announcements is not None:
-            content = self._content.describe(cell.position, blocks)
-            announcements.notices[cell] = Notice(content)
+            first_block = depth * self._blocks_per_cell[cell.position]
+            cell.notice = (self._content, first_block)
 
     def _checkpoint_cell(
         self, position: int, block: int, filled: list[_Filled]
@@ -191,7 +184,8 @@ class StorePlan:
         if cell is None:
             self._counters.stores_without_room += 1
             return None
-        self._describe(cell, range(block, block + 1))
+        if self._content is not None:
+            cell.notice = (self._content, block)
         self._index.cells.share(key, cell)
         filled.append((position, [cell], [device_block]))
         return cell

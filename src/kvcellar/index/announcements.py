@@ -3,65 +3,52 @@
 A cell is told of when the first thing that needs it can be loaded, and taken back when
 it is given back. So whatever is taken back was told of before. Nothing of this exists
 unless somebody follows.
+
+A step may make thousands of cells loadable, so there is no object for each: a cell
+carries what is told of it, and changes are lists of cells.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvcellar.index.cells import Cell
 
 
-@dataclass(slots=True, eq=False)
-class Notice:
-    """What followers are told of one cell.
+class Changes(NamedTuple):
+    """Cells that became loadable, and then cells that left."""
 
-    Attributes:
-        content: what the engine's side made of it; nobody here looks inside.
-        is_announced: whether they have been told.
-    """
-
-    content: object
-    is_announced: bool = False
-
-
-class Change(NamedTuple):
-    """A cell became loadable, or left.
-
-    Attributes:
-        content: of its notice.
-    """
-
-    is_stored: bool
-    content: object
+    stored: list[Cell]
+    removed: list[Cell]
 
 
 class Announcements:
-    """Collects changes until they are taken.
-
-    Attributes:
-        notices: by cell, of all that are held.
-    """
+    """Collects changes until they are taken."""
 
     def __init__(self) -> None:
-        self.notices: dict[Cell, Notice] = {}
-        self._changes: list[Change] = []
+        self._ended: list[Changes] = []
+        self._stored: list[Cell] = []
+        self._removed: list[Cell] = []  # since the last one that was stored
 
     def stored(self, cells: Iterable[Cell]) -> None:
         """These cells can be loaded from now on; some may have been told of."""
+        if self._removed:
+            self._end()
         for cell in cells:
-            notice = self.notices.get(cell)
-            if notice is not None and not notice.is_announced:
-                notice.is_announced = True
-                self._changes.append(Change(is_stored=True, content=notice.content))
+            if not cell.is_announced and cell.notice is not None:
+                cell.is_announced = True
+                self._stored.append(cell)
 
     def removed(self, cell: Cell) -> None:
-        """This cell has been given back."""
-        notice = self.notices.pop(cell, None)
-        if notice is not None and notice.is_announced:
-            self._changes.append(Change(is_stored=False, content=notice.content))
+        """This cell, which was told of, has been given back."""
+        self._removed.append(cell)
 
-    def take(self) -> list[Change]:
+    def take(self) -> list[Changes]:
         """What has changed since the last call, in order."""
-        changes, self._changes = self._changes, []
-        return changes
+        if self._stored or self._removed:
+            self._end()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _end(self) -> None:
+        self._ended.append(Changes(self._stored, self._removed))
+        self._stored, self._removed = [], []

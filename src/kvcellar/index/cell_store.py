@@ -74,7 +74,7 @@ class CellStore:
                 key = cell.share_key
                 if key is not None and self.shared.get(key) is cell:
                     del self.shared[key]
-                if self.announcements is not None:
+                if cell.is_announced and self.announcements is not None:
                     self.announcements.removed(cell)
                 if self.payers and (tenant := self.payers.pop(cell, None)):
                     tenant.used_bytes -= self.cell_bytes(cell.position)

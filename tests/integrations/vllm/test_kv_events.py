@@ -243,7 +243,7 @@ def test_hashes_are_named_as_the_device_names_them(monkeypatch, switch):
     convert = event_hash_converter()
     for seed in range(50):
         block_hash = random.Random(seed).randbytes(32)
-        assert maybe_convert_block_hash(block_hash) == convert(block_hash)
+        assert [maybe_convert_block_hash(block_hash)] * 2 == convert([block_hash] * 2)
 
 
 def test_blocks_that_follow_each_other_are_told_of_in_one_event(follow):
@@ -256,3 +256,34 @@ def test_blocks_that_follow_each_other_are_told_of_in_one_event(follow):
     run.ask(prompt(8))
     gone = run.events.of(MEDIUM_CPU, BlockRemoved)
     assert [8, 8] == [len(e.block_hashes) for e in gone]
+
+
+def test_groups_with_blocks_of_one_size_say_the_same_of_them(follow):
+    """Two windows longer than the prompt: the same blocks, each with its own window."""
+    layers = stack("WV", W=window(SMALL, 512, 16), V=window(SMALL, 1024, 16))
+    run = follow(plan(layers, prompt_tokens=200, extra_config=SETTINGS))
+    tokens = prompt(129)
+    run.ask(tokens)
+    one, two = run.events.of(MEDIUM_CPU)
+    assert one.group_idx != two.group_idx
+    windows = {e.kv_cache_spec_sliding_window for e in (one, two)}
+    assert {512, 1024} == windows
+    assert 8 == len(one.block_hashes)
+    assert tokens[:128] == one.token_ids
+    fields = ("block_hashes", "token_ids", "parent_block_hash", "extra_keys", "medium")
+    assert all(getattr(one, name) == getattr(two, name) for name in fields)
+
+
+def test_a_request_goes_with_what_was_told_of_it(follow):
+    """A cell that stays in host memory keeps nothing of the request that filled it."""
+    run = follow(plan(FULL_16, prompt_tokens=200, extra_config=SETTINGS))
+    answer = run.ask(prompt(65))
+    content = weakref.ref(answer.request)
+    assert all(node.cells[0].is_announced for node in run.index.nodes.values())
+    notices = [cell.notice for n in run.index.nodes.values() for cell in n.cells]
+    assert not any(isinstance(notice, tuple) for notice in notices)
+    run.answers.clear()
+    del answer
+    run.ask(prompt(8), new_tokens=40)
+    gc.collect()
+    assert content() is None

@@ -15,6 +15,7 @@ class AdaptivePolicy:
     """Follows a judge; its nodes are sorted anew when he changes his mind."""
 
     wants_history = True
+    reads_due = True
 
     def __init__(self, judge: OrderJudge) -> None:
         self._judge = judge

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from kvcellar.index.evictable import Evictable
 
@@ -20,7 +20,8 @@ class Prompt:
         num_local: that the device itself holds; nobody earns them.
         num_loaded: that host memory gave.
         due: lazy mode: keys of chunks whose time to be stored has come since the
-            last prompt, in that order.
+            last prompt, in that order. Collected only for a policy that
+            ``ReadsDue``.
     """
 
     keys: Sequence[bytes]
@@ -95,3 +96,14 @@ class EvictionPolicy(Protocol[T]):
     def __iter__(self) -> Iterator[T]:
         """They, in no order."""
         ...
+
+
+@runtime_checkable
+class ReadsDue(Protocol):
+    """A policy that learns from ``Prompt.due`` too.
+
+    Attributes:
+        reads_due: True.
+    """
+
+    reads_due: bool

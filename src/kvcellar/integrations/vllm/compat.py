@@ -5,6 +5,7 @@ Tested with vLLM 0.32; a version that moves one of these fails here, with its na
 
 import importlib
 import importlib.util
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from kvcellar.errors import IncompatibleError
 
 _PLANNING = "vllm.v1.core.kv_cache_planning"  # from 0.33 on
 _CACHE_UTILS = "vllm.v1.core.kv_cache_utils"
+_NUMBER = struct.Struct(">Q")
 
 
 def cache_planning() -> Any:
@@ -68,8 +70,8 @@ def _second_runner_connector() -> Any:
     return importlib.import_module("vllm.v1.worker.gpu.kv_connector").KVConnector
 
 
-def event_hash_converter() -> Callable[[bytes], Any]:
-    """The engine's way to name a block hash in its events, without its detours.
+def event_hash_converter() -> Callable[[Sequence[bytes]], list[Any]]:
+    """The engine's way to name block hashes in its events, without its detours.
 
     Its own function reads an environment variable for every block.
     Source: maybe_convert_block_hash, v1/core/kv_cache_utils.py, vLLM 0.32.
@@ -77,25 +79,16 @@ def event_hash_converter() -> Callable[[bytes], Any]:
     utils = importlib.import_module(_CACHE_UTILS)
     convert: Callable[[bytes], Any] = utils.maybe_convert_block_hash
     sample = bytes(range(32))
-    ways: tuple[Callable[[bytes], Any], ...] = (_last_bytes, bytes)
-    return next((way for way in ways if way(sample) == convert(sample)), convert)
+    ways: tuple[Callable[[Sequence[bytes]], list[Any]], ...] = (_last_bytes, list)
+    for way in ways:
+        if way([sample]) == [convert(sample)]:
+            return way
+    return lambda block_hashes: [convert(one) for one in block_hashes]
 
 
-def _last_bytes(block_hash: bytes) -> int:
-    return int.from_bytes(block_hash[-8:], "big")
-
-
-def has_extra_keys(request: Any) -> bool:
-    """Whether a request's block hashes depend on more than tokens.
-
-    Source: generate_block_hash_extra_keys, v1/core/kv_cache_utils.py, vLLM 0.32: asked
-    block by block it takes longer than all the rest of an event.
-    """
-    return (
-        bool(request.mm_features or request.cache_salt)
-        or request.lora_request is not None
-        or request.prompt_embeds is not None
-    )
+def _last_bytes(block_hashes: Sequence[bytes]) -> list[Any]:
+    number = _NUMBER.unpack_from
+    return [number(one, -8)[0] for one in block_hashes]
 
 
 def engine_number(vllm_config: Any) -> int:

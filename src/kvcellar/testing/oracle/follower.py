@@ -15,7 +15,6 @@ from vllm.v1.core.kv_cache_utils import hash_block_tokens, maybe_convert_block_h
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.cells import Cell
 from kvcellar.index.states import State
-from kvcellar.integrations.vllm.event_runs import HostBlocks
 
 HeldKey = tuple[int, Any]  # the engine's group id, hash at a block's end as published
 
@@ -136,8 +135,13 @@ class EventFollower(EventPublisher):
         return {key for cell in cells for key in self._keys_of(cell)}
 
     def _keys_of(self, cell: Cell) -> list[HeldKey]:
-        announcements = self._planner.index.cells.announcements
-        assert announcements is not None
-        blocks = announcements.notices[cell].content  # every request here is followed
-        assert isinstance(blocks, HostBlocks)
-        return [(blocks.group_id, key) for key in blocks.hashes]
+        group = self._planner.layout.groups[cell.position]
+        notice: Any = cell.notice  # every request here is followed
+        if isinstance(notice, tuple):  # nobody was told yet
+            content, first = notice
+            stride = group.tokens_per_block // self._hash_tokens
+            num_blocks = self._planner.layout.blocks_per_cell(cell.position)
+            found = content.hashes(first * stride, num_blocks * stride)
+            notice = found[stride - 1 :: stride]
+        keys = notice if isinstance(notice, list) else [notice]
+        return [(group.group_id, key) for key in keys]
