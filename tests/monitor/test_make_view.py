@@ -38,6 +38,20 @@ def test_the_recorded_server():
     assert () == view.engines
 
 
+def test_savings_are_told_at_the_best_rate_measured():
+    """Short remainders of prompts look slow: they do not make loads look better."""
+    key = "kvcellar_measured_prefill_tokens_per_second"
+    counters = [{"counters": {key: rate}} for rate in (0, 200, 50)]
+    totals = [tokens(0, host, 0) for host in (0, 400, 600)]
+    answers = [answer(engine(10 + at, totals[at], **counters[at])) for at in range(3)]
+    assert view_of(answers[0]).loading.saved_seconds is None
+    loading = view_of(*answers).loading
+    assert (3.0, 50) == (loading.saved_seconds, loading.prefill_tokens_per_second)
+    again = answer(engine(1, totals[0], process_id=8, **counters[2]))
+    later = answer(engine(2, totals[1], process_id=8, **counters[2]))
+    assert 8.0 == view_of(*answers, again, later).loading.saved_seconds
+
+
 def test_engines_are_added_up_or_shown_alone():
     """Each by its own clock; host memory and rates are sums."""
     first = answer(

@@ -15,6 +15,7 @@ from kvcellar.monitor.engine_answer import EngineAnswer, Sample
 KEPT_SECONDS = 3600.0
 _MOST_SAMPLES = 8000
 _LEAST_SAMPLES = 2
+_PREFILL_RATE = "kvcellar_measured_prefill_tokens_per_second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,28 @@ class Growth:
 
 
 class EngineHistory:
-    """The latest samples of one engine."""
+    """The latest samples of one engine.
+
+    Attributes:
+        num_restarts: how often another engine took its place.
+        best_prefill: most prefill tokens per second that it has measured. Where little
+            is left to compute, a step's fixed time makes the latest rate look slow.
+    """
 
     def __init__(self) -> None:
         self._identity: int | None = None
         self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
         self.num_restarts = 0
+        self.best_prefill = 0.0
 
     def add(self, answer: EngineAnswer) -> None:
         """Take in an answer; what it says of the time before, only if that is new."""
         if self._is_other(answer):
             self.num_restarts += self._identity is not None
             self._samples.clear()
+            self.best_prefill = 0.0
+        measured = answer.number("counters", _PREFILL_RATE)
+        self.best_prefill = max(self.best_prefill, measured)
         self._identity = answer.identity
         for sample in (*answer.history, answer.sample):
             self._append(sample)

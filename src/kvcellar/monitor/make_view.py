@@ -175,11 +175,12 @@ def _loading(
         return sum(known) / len(known) if known else 0.0
 
     prefill = measured("kvcellar_measured_prefill_tokens_per_second")
+    best_prefill = max((one.history.best_prefill for one in shown), default=0.0)
     return Loading(
         num_loaded=sum(one.get("chosen_loads") for one in grown),
         num_too_short=sum(one.get("short_loads") for one in grown),
         num_too_cheap=sum(one.get("cheap_recomputes") for one in grown),
         bytes_per_second=measured("kvcellar_measured_load_bytes_per_second"),
         prefill_tokens_per_second=prefill,
-        saved_seconds=sources.host / prefill if prefill else None,
+        saved_seconds=sources.host / best_prefill if best_prefill else None,
     )

@@ -122,8 +122,8 @@ class Loading:
     """Load or compute: choices within the window, and the rates behind them.
 
     Attributes:
-        saved_seconds: prefill time that the tokens from host memory would have taken;
-            None as long as no prefill was measured.
+        saved_seconds: prefill time that the tokens from host memory would have taken
+            at the best rate measured so far; None as long as none was measured.
     """
 
     num_loaded: float
