@@ -6,6 +6,7 @@
 Each fault is one edit of a copy of the sources. The exit code is 1 if one survives.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -509,6 +510,7 @@ def failing_test(copy: Path, paths: list[str]) -> str:
             text=True,
             check=False,
             timeout=300,
+            env=os.environ | {"PYTHONPATH": str(copy / "src")},  # for tests' processes
         )
     except subprocess.TimeoutExpired:
         return "a hang"

@@ -18,6 +18,7 @@ _FETCHED = re.compile(
     r"[^>]*?\bhref=[\"']?((?:https?:)?//[^\"'\s>]+)"
 )
 _LONG_NAME = re.compile(r"(?<=<code>)[^<> ]{30,}(?=</code>)")
+_SHORT_CODE = re.compile(r"<code>(?=[^<>]{1,29}</code>)(?=[^<>]*-)")
 _PART_END = re.compile(r"(_|::|/)(?!$)")
 
 
@@ -36,7 +37,11 @@ def links_inside(markdown: str, name: str) -> str:
 
 
 def with_breaks(html: str) -> str:
-    """Let long names in code break behind their parts, and nowhere else."""
+    """Let long names in code break behind their parts, and nowhere else.
+
+    Short code stays on one line: a browser would break ``--json`` behind its hyphens.
+    """
+    html = _SHORT_CODE.sub('<code class="whole">', html)
     return _LONG_NAME.sub(lambda name: _PART_END.sub(r"\1<wbr>", name.group()), html)
 
 

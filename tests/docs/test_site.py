@@ -56,3 +56,16 @@ def test_long_names_break_behind_their_parts():
     assert long_name in broken.replace("<wbr>", "")
     short = "<td><code>host_memory</code> and <code>a b_c_d e</code></td>"
     assert short == with_breaks(short)
+
+
+def test_options_stay_on_one_line():
+    """A browser breaks behind hyphens; what is long, or has none, is left as it was."""
+    assert '<code class="whole">--output DIR</code>' == with_breaks(
+        "<code>--output DIR</code>"
+    )
+    for html in (
+        "<code>lazy</code>",
+        "<code>kvcellar replay --model NAME --no-time</code>",
+        "<pre><code>a-b\nc</code></pre>".replace("a-b", "a-b " * 9),
+    ):
+        assert html == with_breaks(html)
