@@ -15,6 +15,7 @@ from kvcellar.errors import CellarError
 from kvcellar.serve.address import address_of, is_healthy
 from kvcellar.serve.command import ServeSettings, server_command
 from kvcellar.serve.environment import num_ranks_of, server_environment
+from kvcellar.serve.no_answer import no_answer
 from kvcellar.serve.preflight import check_settings
 from kvcellar.serve.process import ServerProcess
 
@@ -58,7 +59,9 @@ def running_engine(
             yield Client(address, SERVED_NAME)
         except (OSError, http.client.HTTPException, CellarError) as error:
             status = server.wait(_POLL_SECONDS)
-            what = f"did not answer as it should ({str(error) or type(error).__name__})"
+            is_ours = isinstance(error, CellarError)
+            why = str(error) if is_ours else no_answer(address.url, error).reason
+            what = f"did not answer as it should ({why})"
             raise CellarError(_failure(what, status, log)) from error
 
 
