@@ -4,34 +4,20 @@ from layouts import LAYOUTS
 
 from kvcellar.config import Settings
 from kvcellar.core.admission import REMEMBERED_PER_CHUNK, Admission
-from kvcellar.core.keys import ChunkKeys
 from kvcellar.layout.host import plan_geometry
 from kvcellar.testing.fake_engine import FakeEngine
 
 
-def keys(*names, stride=2):
-    """Chunk keys, every other hash."""
-    hashes = [b"" if i % stride else name for name in names for i in (1, 0)]
-    return ChunkKeys(hashes, stride, len(names))
-
-
-def test_chunk_keys_are_every_nth_hash():
-    """By index and by slice."""
-    found = keys(b"a", b"b", b"c")
-    assert [b"a", b"b", b"c"] == list(found) == found[:]
-    assert (3, b"b", [b"b", b"c"]) == (len(found), found[1], found[1:])
-
-
 def test_all_lets_everything_in():
     """None stands for no limit, so that decoded chunks are stored too."""
-    assert Admission(Settings(), 10).admit(keys(b"a")) is None
+    assert Admission(Settings(), 10).admit([b"a"]) is None
 
 
 def test_second_touch_lets_in_what_was_seen():
     """The leading chunks that an earlier prompt had."""
     admission = Admission(Settings(admission="second-touch"), 10)
     answers = [
-        admission.admit(keys(*path))
+        admission.admit(path)
         for path in ([b"a", b"b"], [b"a", b"c"], [b"a", b"b"], [b"x"], [])
     ]
     assert [0, 1, 2, 0, 0] == answers
@@ -40,8 +26,9 @@ def test_second_touch_lets_in_what_was_seen():
 def test_what_was_seen_long_ago_is_forgotten():
     """The first chunks of a prompt last."""
     admission = Admission(Settings(admission="second-touch"), 1)
-    admission.admit(keys(*(bytes([i]) for i in range(REMEMBERED_PER_CHUNK + 1))))
-    seen = admission.admit(keys(*(bytes([i]) for i in range(REMEMBERED_PER_CHUNK + 1))))
+    keys = [bytes([i]) for i in range(REMEMBERED_PER_CHUNK + 1)]
+    admission.admit(keys)
+    seen = admission.admit(keys)
     assert REMEMBERED_PER_CHUNK == seen
 
 

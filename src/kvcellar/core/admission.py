@@ -1,9 +1,9 @@
 """Which prompts may be stored at all."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from kvcellar.config import Settings
-from kvcellar.core.keys import ChunkKeys
 
 REMEMBERED_PER_CHUNK = 4  # keys remembered for each chunk that host memory could hold
 
@@ -23,8 +23,11 @@ class Admission:
         self._most = REMEMBERED_PER_CHUNK * num_chunks
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
-    def admit(self, keys: ChunkKeys) -> int | None:
+    def admit(self, keys: Sequence[bytes]) -> int | None:
         """A prompt comes for the first time.
+
+        Args:
+            keys: one per chunk.
 
         Returns:
             How many of its chunks may be stored; None for all, and what it decodes.

@@ -27,7 +27,6 @@ from kvcellar.core.admission import Admission
 from kvcellar.core.cost import LoadChoice, LoadCost, copied_bytes, load_bytes
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.keeping import Keep
-from kvcellar.core.keys import ChunkKeys
 from kvcellar.core.lazy import LazyStores
 from kvcellar.core.ledger import Ledger
 from kvcellar.core.load_plan import plan_load
@@ -261,7 +260,7 @@ class Offloader:
         record.is_observed = True
         stride, chunk = self.index.hashes_per_chunk, self.layout.chunk_tokens
         limit = (event.num_prompt_tokens - 1) // chunk
-        keys = ChunkKeys(event.hashes, stride, min(limit, len(event.hashes) // stride))
+        keys = event.hashes[stride - 1 : max(limit, 0) * stride : stride]
         record.num_admitted = self._admission.admit(keys)
         if record.num_admitted is not None:
             self.counters.unadmitted_requests += record.num_admitted < len(keys)

@@ -31,6 +31,9 @@ class IndexCounters:
     def count_leaf(self, node: Node) -> None:
         """Count a leaf that is about to be evicted."""
         self.evicted_chunks += 1
-        self.dead_chunks += node.is_dead
-        self.unused_chunks += not node.is_loaded
-        self.evicted_checkpoints += node.checkpoint is not None
+        if node.checkpoint is not None:
+            self.evicted_checkpoints += 1
+        elif node.needs_checkpoint:
+            self.dead_chunks += 1
+        if not node.is_loaded:
+            self.unused_chunks += 1

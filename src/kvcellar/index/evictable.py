@@ -8,7 +8,6 @@ evicted, its history is complete: its own uses and those of all that hung below 
 import math
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import NamedTuple
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
@@ -85,18 +84,12 @@ class Evictable:
 
     def remember(self, past: "Past") -> None:
         """It has been here before; its parent knows those uses."""
-        self.latest, self.previous = past.latest, past.previous
-        self.score = self.known_score = past.score
-        self.num_uses = past.num_uses
+        self.latest, self.previous, self.score, self.num_uses = past
+        self.known_score = self.score
 
 
-class Past(NamedTuple):
-    """The history of something that has gone."""
-
-    latest: float
-    previous: float
-    score: float
-    num_uses: int
+Past = tuple[float, float, float, int]
+"""The history of something that has gone: latest, previous, score, number of uses."""
 
 
 class Ghosts:
@@ -114,7 +107,7 @@ class Ghosts:
     def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
         """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
         pasts = self._pasts
-        past = Past(node.latest, node.previous, node.score, node.num_uses)
+        past = node.latest, node.previous, node.score, node.num_uses
         for key in keys:
             pasts[key] = past  # what came back was taken out then, so this is new
         for _ in range(len(pasts) - most):
@@ -123,6 +116,11 @@ class Ghosts:
     def returns(self, key: bytes) -> Past | None:
         """What is known of something that comes back."""
         return self._pasts.pop(key, None)
+
+    def all_return(self, keys: Iterable[bytes]) -> list[Past | None]:
+        """The same of many."""
+        take = self._pasts.pop
+        return [take(key, None) for key in keys]
 
     def clear(self) -> None:
         """Forget everything."""

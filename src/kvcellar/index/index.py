@@ -459,7 +459,6 @@ class Index:
         leaf = self.order.next_leaf(tenant)
         if leaf is None:
             return False
-        self.counters.count_leaf(leaf)
         self._drop_leaf(leaf)
         return True
 
@@ -482,22 +481,23 @@ class Index:
         self.num_checkpoints -= 1
         self.cells.release(checkpoint.cells)
 
-    def _drop_leaf(self, node: Node) -> None:
-        parent = node.parent
+    def _drop_leaf(self, leaf: Node) -> None:
+        parent = leaf.parent
         assert parent is not None
-        if node.is_loaded:
+        self.counters.count_leaf(leaf)
+        self._unlink(leaf, EVICTED)
+        self._free(leaf)
+        if leaf.is_loaded:
             parent.is_loaded = True
-        if node.priority > parent.priority:
-            parent.priority = node.priority
-        self._unlink(node, EVICTED)
-        self._free(node)
+        if leaf.priority > parent.priority:
+            parent.priority = leaf.priority
         if self._ghosts is not None:
-            if node.depth % self._chunks_per_ghost == 0:
+            if leaf.depth % self._chunks_per_ghost == 0:
                 most = GHOSTS_PER_NODE * len(self.nodes) // self._chunks_per_ghost
-                self._ghosts.leave((node.key,), node, most)
-            parent.take_over(node)
-        elif node.last_use > parent.last_use:
-            parent.last_use = node.last_use
+                self._ghosts.leave((leaf.key,), leaf, most)
+            parent.take_over(leaf)
+        elif leaf.last_use > parent.last_use:
+            parent.last_use = leaf.last_use
         if parent.first_child is None:
             self.order.settle(parent)
 

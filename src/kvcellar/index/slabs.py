@@ -44,7 +44,11 @@ class _Slab:
 
 
 class SlabAllocator:
-    """Hands out cells. Not thread-safe: the planner owns it."""
+    """Hands out cells. Not thread-safe: the planner owns it.
+
+    Attributes:
+        can_give: size classes with a slab's worth of free cells.
+    """
 
     def __init__(self, geometry: HostGeometry) -> None:
         self.geometry = geometry
@@ -56,7 +60,7 @@ class SlabAllocator:
         self._cells_per_slab = [c.cells_per_slab for c in geometry.classes]
         self._num_used = [0] * num_classes
         self._num_free = [0] * num_classes  # in slabs that the class owns
-        self._can_give: set[int] = set()  # classes with a slab's worth of free cells
+        self.can_give: set[int] = set()
 
     @property
     def used_bytes(self) -> int:
@@ -90,18 +94,28 @@ class SlabAllocator:
         cell = cells[slot] = Cell(position, slab.number * len(cells) + slot)
         self._num_used[class_id] += 1
         self._num_free[class_id] -= 1
-        if self._can_give:
+        if self.can_give:
             self._note_free(class_id)
         return cell
 
     def free(self, cell: Cell) -> None:
         """Give a cell back; its slab becomes empty with its last cell."""
         class_id = self._class_of[cell.position]
-        number, slot = divmod(cell.number, self._cells_per_slab[class_id])
+        cells_per_slab = self._cells_per_slab[class_id]
+        number, slot = divmod(cell.number, cells_per_slab)
         slab = self._slabs[class_id][number]
         if slab.cells[slot] is not cell:
             raise InvariantError(f"{cell!r} is freed but its slab does not hold it")
-        self._vacate(class_id, slab, slot)
+        slab.cells[slot] = None
+        slab.free.append(slot)
+        self._num_used[class_id] -= 1
+        self._num_free[class_id] += 1
+        if len(slab.free) == cells_per_slab:
+            self._return_slab(class_id, slab)
+            return
+        self._partial[class_id][number] = slab
+        if self._num_free[class_id] == cells_per_slab:
+            self.can_give.add(class_id)
 
     def reclaim_slab(self, position: int) -> list[CellMove] | None:
         """Empty one slab of another size class by moving its cells together.
@@ -113,7 +127,7 @@ class SlabAllocator:
             The moves to carry out, or None when no other class can spare a slab.
         """
         wanted = self._class_of[position]
-        if not self._can_give or self._can_give == {wanted}:
+        if not self.can_give or self.can_give == {wanted}:
             return None
         choices = [
             (self._emptiest(class_id), class_id)
@@ -145,7 +159,7 @@ class SlabAllocator:
             if free != self._num_free[class_id]:
                 raise InvariantError(f"class {class_id}: {free=} is not what it counts")
             can_give = free >= self._cells_per_slab[class_id]
-            if can_give != (class_id in self._can_give):
+            if can_give != (class_id in self.can_give):
                 raise InvariantError(f"class {class_id}: {can_give=} is not noted")
             if partial != self._partial[class_id].keys():
                 raise InvariantError(f"class {class_id}: partial slabs are {partial}")
@@ -153,9 +167,9 @@ class SlabAllocator:
     def _note_free(self, class_id: int) -> None:
         """The number of a class's free cells has changed."""
         if self._num_free[class_id] >= self._cells_per_slab[class_id]:
-            self._can_give.add(class_id)
+            self.can_give.add(class_id)
         else:
-            self._can_give.discard(class_id)
+            self.can_give.discard(class_id)
 
     def _claim_slab(self, class_id: int) -> None:
         num_cells = self._cells_per_slab[class_id]
@@ -164,20 +178,11 @@ class SlabAllocator:
         self._slabs[class_id][slab.number] = slab
         self._partial[class_id][slab.number] = slab
 
-    def _vacate(self, class_id: int, slab: _Slab, slot: int) -> None:
-        cells, free = slab.cells, slab.free
-        cells[slot] = None
-        free.append(slot)
-        self._num_used[class_id] -= 1
-        self._num_free[class_id] += 1
-        if len(free) < len(cells):
-            self._partial[class_id][slab.number] = slab
-            if self._num_free[class_id] == self._cells_per_slab[class_id]:
-                self._can_give.add(class_id)
-            return
+    def _return_slab(self, class_id: int, slab: _Slab) -> None:
+        """A slab has no cell any more: whoever asks next gets it."""
         del self._slabs[class_id][slab.number]
         self._partial[class_id].pop(slab.number, None)
-        self._num_free[class_id] -= len(cells)
+        self._num_free[class_id] -= len(slab.cells)
         self._empty.append(slab.number)
         self._note_free(class_id)
 
@@ -188,14 +193,15 @@ class SlabAllocator:
     def _compact(self, class_id: int, slab: _Slab) -> list[CellMove]:
         del self._partial[class_id][slab.number]  # so that nothing moves into it
         moves = []
-        for slot, cell in enumerate(slab.cells):
+        for cell in slab.cells:
             if cell is None:
                 continue
             source = cell.number
             self._adopt(class_id, cell)
             moves.append(CellMove(cell, cell.position, source, cell.number))
-            self._vacate(class_id, slab, slot)
-            self._partial[class_id].pop(slab.number, None)
+        self._num_used[class_id] -= len(moves)
+        self._num_free[class_id] += len(moves)
+        self._return_slab(class_id, slab)
         return moves
 
     def _adopt(self, class_id: int, cell: Cell) -> None:

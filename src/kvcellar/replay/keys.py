@@ -1,8 +1,7 @@
 """A request's prefix hashes, made from the trace's prefix ids when they are read."""
 
-from typing import TYPE_CHECKING, overload
-
-from kvcellar.core.keys import DerivedKeys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast, overload
 
 if TYPE_CHECKING:
     from array import array
@@ -10,7 +9,7 @@ if TYPE_CHECKING:
 _KEY_BYTES = 12
 
 
-class PrefixKeys(DerivedKeys):
+class PrefixKeys(Sequence[bytes]):
     """One key per hash block, as an engine would give; each is made once.
 
     Inside a block of the trace only equal blocks are known to agree, so a key that ends
@@ -39,16 +38,16 @@ class PrefixKeys(DerivedKeys):
     @overload
     def __getitem__(self, index: slice) -> list[bytes]: ...
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        made = self._made[index]
-        if isinstance(made, bytes):
-            return made
         if isinstance(index, slice):
+            made = self._made[index]
+            if None not in made:
+                return cast("list[bytes]", made)
             indices = range(*index.indices(len(self._made)))
             return [self._made[i] or self._make(i) for i in indices]
+        found = self._made[index]
+        if found is not None:
+            return found
         return self._make(index if index >= 0 else index + len(self._made))
-
-    def _key(self, index: int) -> bytes:
-        return self._made[index] or self._make(index)
 
     def _make(self, index: int) -> bytes:
         end = (index + 1) * self._hash_tokens

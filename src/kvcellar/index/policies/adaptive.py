@@ -19,9 +19,15 @@ class AdaptivePolicy:
 
     def __init__(self, judge: OrderJudge) -> None:
         self._judge = judge
-        self._policy: EvictionPolicy[Node] = judge.make_policy()
-        self.is_by_recency = self._policy.is_by_recency
+        self._follow_order(judge.make_policy())
         judge.followers.append(self._follow)
+
+    def _follow_order(self, policy: EvictionPolicy[Node]) -> None:
+        """From now on everything is asked of ``policy``, without a step between."""
+        self._policy = policy
+        self.is_by_recency = policy.is_by_recency
+        self.add, self.touch, self.remove = policy.add, policy.touch, policy.remove
+        self.victim = policy.victim
 
     def another(self) -> "AdaptivePolicy":
         """A policy for other nodes under the same judge."""
@@ -35,26 +41,9 @@ class AdaptivePolicy:
         policy: EvictionPolicy[Node] = self._judge.make_policy()
         for node in self._policy:
             policy.add(node)
-        self._policy = policy
-        self.is_by_recency = policy.is_by_recency
+        self._follow_order(policy)
 
     # -- the order that is followed --------------------------------------------------
-
-    def add(self, node: Node) -> None:
-        """``node`` may be evicted from now on."""
-        self._policy.add(node)
-
-    def touch(self, node: Node) -> None:
-        """The history of ``node`` has changed."""
-        self._policy.touch(node)
-
-    def remove(self, node: Node) -> None:
-        """``node`` may no longer be evicted, or has gone."""
-        self._policy.remove(node)
-
-    def victim(self) -> Node | None:
-        """The node to evict next."""
-        return self._policy.victim()
 
     def __contains__(self, node: Node) -> bool:
         return node in self._policy

@@ -97,7 +97,7 @@ class ShadowCache:
     def _grow(self, parent: Run, keys: list[bytes]) -> Run:
         """Add chunks below ``parent``; those that were here before know their past."""
         self._policy.remove(parent)
-        pasts = [self._ghosts.returns(key) for key in keys]
+        pasts = self._ghosts.all_return(keys)
         if not any(pasts):
             return self._append(parent, keys)
         # Chunks that went together have one history; new ones have none.
