@@ -192,8 +192,8 @@ FAULTS = (
     Fault(
         "a policy forgets what a child was used for",
         "index/index.py",
-        "parent.take_over(node)",
-        "parent.last_use = max(parent.last_use, node.last_use)",
+        "parent.take_over(leaf)",
+        "parent.last_use = max(parent.last_use, leaf.last_use)",
     ),
     Fault(
         "failed load is tried for ever",

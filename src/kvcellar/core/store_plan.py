@@ -1,6 +1,6 @@
 """One store job in the making: chunks and checkpoints of one request in one step."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from kvcellar.core.actions import BlockCopies
 from kvcellar.core.counters import CoreCounters
@@ -104,27 +104,31 @@ class StorePlan:
 
         Blocks that a neighbouring checkpoint holds already are shared, not copied.
         """
+        index, filled = self._index, list[_Filled]()
+        index.pin(node)  # making room must not take it
+        evictions = index.evictions()
+        cells = self._checkpoint_cells(index.boundary(node), filled, evictions)
+        evictions.close()
+        if cells is not None:
+            checkpoint = index.add_checkpoint(node, cells, is_decoded=is_decoded)
+            self._filled += filled
+            self.record.checkpoints.append((node, checkpoint))
+            self._counters.stored_checkpoints += 1
+        index.unpin(node)
+        return cells is not None
+
+    def _checkpoint_cells(
+        self, boundary: int, filled: list[_Filled], evictions: Generator[bool]
+    ) -> tuple[Cell, ...] | None:
         cells: list[Cell] = []
-        filled: list[_Filled] = []
-        self._index.pin(node)
-        for position, blocks in self._index.rules.checkpoint_blocks(
-            self._index.boundary(node)
-        ):
+        for position, blocks in self._index.rules.checkpoint_blocks(boundary):
             for block in blocks:
-                cell = self._checkpoint_cell(position, block, filled)
+                cell = self._checkpoint_cell(position, block, filled, evictions)
                 if cell is None:
                     self._index.cells.release(cells)
-                    self._index.unpin(node)
-                    return False
+                    return None
                 cells.append(cell)
-        checkpoint = self._index.add_checkpoint(
-            node, tuple(cells), is_decoded=is_decoded
-        )
-        self._index.unpin(node)
-        self._filled += filled
-        self.record.checkpoints.append((node, checkpoint))
-        self._counters.stored_checkpoints += 1
-        return True
+        return tuple(cells)
 
     def copies(self) -> list[BlockCopies]:
         """What to copy; call it after the last cell has been taken."""
@@ -169,7 +173,11 @@ class StorePlan:
             cell.notice = (self._content, first_block)
 
     def _checkpoint_cell(
-        self, position: int, block: int, filled: list[_Filled]
+        self,
+        position: int,
+        block: int,
+        filled: list[_Filled],
+        evictions: Generator[bool],
     ) -> Cell | None:
         group = self._layout.groups[position]
         key = self._index.share_key(position, block, self._hashes)
@@ -180,7 +188,7 @@ class StorePlan:
         if not device_block:
             self._counters.stores_without_block += 1
             return None
-        cell = self._index.allocate(position, self._tenant)
+        cell = self._index.allocate(position, self._tenant, evictions)
         if cell is None:
             self._counters.stores_without_room += 1
             return None

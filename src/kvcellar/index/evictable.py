@@ -6,13 +6,14 @@ evicted, its history is complete: its own uses and those of all that hung below 
 """
 
 import math
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
 SAMPLED_TOKENS = 512  # of a prompt, per chunk that is looked at for all of them
 NEVER = -math.inf
+_MIN_QUEUE = 64  # below this many entries stale ones are not worth sweeping
 
 
 def chunks_per_sample(chunk_tokens: int) -> int:
@@ -100,31 +101,44 @@ class Ghosts:
     """
 
     def __init__(self) -> None:
-        # The latest last. A plain dict would look for its first key from the start,
-        # past all that were deleted.
-        self._pasts: OrderedDict[bytes, Past] = OrderedDict()
+        self._pasts: dict[bytes, Past] = {}
+        # Oldest first. What has come back is left in it until its turn comes, or until
+        # such entries are the most: it is known by its history, an object of its own.
+        self._queue: deque[tuple[bytes, Past]] = deque()
 
     def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
         """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
-        pasts = self._pasts
         past = node.latest, node.previous, node.score, node.num_uses
+        pasts, queue = self._pasts, self._queue
         for key in keys:
             pasts[key] = past  # what came back was taken out then, so this is new
-        for _ in range(len(pasts) - most):
-            pasts.popitem(last=False)
+            queue.append((key, past))
+        while len(pasts) > most:
+            key, past = queue.popleft()
+            if pasts.get(key) is past:
+                del pasts[key]
+        if len(queue) > 2 * len(pasts) + _MIN_QUEUE:
+            self._sweep()
 
     def returns(self, key: bytes) -> Past | None:
         """What is known of something that comes back."""
         return self._pasts.pop(key, None)
 
-    def all_return(self, keys: Iterable[bytes]) -> list[Past | None]:
-        """The same of many."""
-        take = self._pasts.pop
-        return [take(key, None) for key in keys]
+    def all_return(self, keys: Sequence[bytes]) -> list[Past | None]:
+        """The same of many; empty if nothing is known of any."""
+        pasts = self._pasts
+        if pasts.keys().isdisjoint(keys):
+            return []
+        return [pasts.pop(key, None) for key in keys]
 
     def clear(self) -> None:
         """Forget everything."""
         self._pasts.clear()
+        self._queue.clear()
+
+    def _sweep(self) -> None:
+        pasts = self._pasts
+        self._queue = deque(e for e in self._queue if pasts.get(e[0]) is e[1])
 
 
 def _log_sum(a: float, b: float) -> float:

@@ -50,17 +50,32 @@ class EvictionOrder:
 
     def settle(self, node: Node) -> None:
         """Offer ``node`` if it is a ready, unpinned leaf that nobody has leased."""
-        if (
+        if self._may_go(node):
+            is_dead = node.checkpoint is None and node.needs_checkpoint
+            (self.dead if is_dead else self.live).add(node)
+            if self._owners and (owner := self._owners.get(node)):
+                owner.order.add(node)
+
+    def is_next(self, node: Node) -> bool:
+        """Whether ``node`` would be the next leaf to go if it were offered.
+
+        Returns:
+            False also where that is not known.
+        """
+        if self._owners or not self._may_go(node):
+            return False
+        if node.checkpoint is None and node.needs_checkpoint:
+            return self.dead.would_be_next(node)
+        return self.dead.victim() is None and self.live.would_be_next(node)
+
+    def _may_go(self, node: Node) -> bool:
+        return (
             node.pins == 0
             and node.first_child is None
             and node.state is READY
             and node.parent is not None
             and node not in self._leased
-        ):
-            is_dead = node.checkpoint is None and node.needs_checkpoint
-            (self.dead if is_dead else self.live).add(node)
-            if self._owners and (owner := self._owners.get(node)):
-                owner.order.add(node)
+        )
 
     def withdraw(self, node: Node) -> None:
         """``node`` may not go any more, or has gone."""

@@ -18,7 +18,7 @@ What must change together: ``states.TRANSITIONS``, ``EvictionOrder.settle``, whi
 whether a node may be evicted, and ``checks.check_index``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.cell_store import CellStore
@@ -163,11 +163,17 @@ class Index:
 
     # -- room --------------------------------------------------------------------
 
-    def allocate(self, position: int, tenant: Tenant | None = None) -> Cell | None:
+    def allocate(
+        self,
+        position: int,
+        tenant: Tenant | None = None,
+        evictions: Iterator[bool] | None = None,
+    ) -> Cell | None:
         """A cell for the group at ``position``, evicting and compacting as needed.
 
         Args:
             tenant: who pays; at its share it makes room among its own first.
+            evictions: that are under way, for more than this cell.
 
         Returns:
             None when everything that could go is pinned or leased.
@@ -176,7 +182,7 @@ class Index:
             self.counters.over_share += 1
             return None
         while (cell := self.cells.take(position)) is None:
-            if not self._evict_one():
+            if not (next(evictions, False) if evictions else self._evict_one()):
                 return None
         if tenant is not None:
             self.cells.payers[cell] = tenant
@@ -208,9 +214,9 @@ class Index:
         """
         nodes, ghosts, added = self.nodes, self._ghosts, []
         boundary, needs_checkpoint = self.boundary(parent), self.rules.needs_checkpoint
-        top = parent
+        top, rooms = parent, self._cells_of_chunks(tenant)
         self.pin(top)  # making room must not take it
-        for key, cells in zip(keys, self._cells_of_chunks(tenant), strict=False):
+        for key, cells in zip(keys, rooms, strict=False):
             boundary += self.chunk_tokens
             node = nodes[key] = Node(
                 key, parent, cells, needs_checkpoint=needs_checkpoint(boundary)
@@ -221,6 +227,7 @@ class Index:
             parent.adopt(node)
             added.append(node)
             parent = node
+        rooms.close()
         self._num_pinned += len(added)
         self.unpin(top)
         self.departures.forget(keys[: len(added)])
@@ -228,17 +235,21 @@ class Index:
             self.tenants.owners.update(dict.fromkeys(added, tenant))
         return added
 
-    def _cells_of_chunks(self, tenant: Tenant | None) -> Iterator[tuple[Cell, ...]]:
+    def _cells_of_chunks(self, tenant: Tenant | None) -> Generator[tuple[Cell, ...]]:
         """Cells for one chunk after another, until there is no room."""
-        while True:
-            cells: list[Cell] = []
-            for position in self.rules.chunk_positions:
-                cell = self.allocate(position, tenant)
-                if cell is None:
-                    self.cells.release(cells)
-                    return
-                cells.append(cell)
-            yield tuple(cells)
+        evictions, positions = self.evictions(), self.rules.chunk_positions
+        try:
+            while True:
+                cells: list[Cell] = []
+                for position in positions:
+                    cell = self.allocate(position, tenant, evictions)
+                    if cell is None:
+                        self.cells.release(cells)
+                        return
+                    cells.append(cell)
+                yield tuple(cells)
+        finally:
+            evictions.close()
 
     def add_checkpoint(
         self, node: Node, cells: tuple[Cell, ...], *, is_decoded: bool = False
@@ -450,17 +461,39 @@ class Index:
         Args:
             tenant: who has to give; None for anybody.
         """
-        node = self.order.take_superseded(tenant)
-        if node is not None:
-            self.counters.evicted_checkpoints += 1
-            self.counters.superseded_checkpoints += 1
-            self._drop_checkpoint(node)
-            return True
-        leaf = self.order.next_leaf(tenant)
-        if leaf is None:
-            return False
-        self._drop_leaf(leaf)
-        return True
+        evictions = self.evictions(tenant)
+        has_gone = next(evictions, False)
+        evictions.close()
+        return has_gone
+
+    def evictions(self, tenant: Tenant | None = None) -> Generator[bool]:
+        """Let go of the least valuable thing at each step, as long as something may.
+
+        A path goes from its end. What is left of it mostly goes next, and is offered to
+        the order only if it does not, or in the end. So between the steps nothing may
+        become evictable, and who stops early closes this.
+        """
+        order = self.order
+        while True:
+            while (node := order.take_superseded(tenant)) is not None:
+                self.counters.evicted_checkpoints += 1
+                self.counters.superseded_checkpoints += 1
+                self._drop_checkpoint(node)
+                yield True
+            leaf = order.next_leaf(tenant)
+            if leaf is None:
+                return
+            order.withdraw(leaf)
+            try:
+                while leaf is not None:
+                    parent = self._drop_leaf(leaf)
+                    leaf = parent if order.is_next(parent) else None
+                    if leaf is None:
+                        order.settle(parent)
+                    yield True
+            finally:
+                if leaf is not None:
+                    order.settle(leaf)
 
     def lose(self, cells: Iterable[Cell]) -> None:
         """The bytes of these cells are wrong: nothing that holds one is served."""
@@ -481,7 +514,8 @@ class Index:
         self.num_checkpoints -= 1
         self.cells.release(checkpoint.cells)
 
-    def _drop_leaf(self, leaf: Node) -> None:
+    def _drop_leaf(self, leaf: Node) -> Node:
+        """Evict a leaf that the order does not have any more; its parent."""
         parent = leaf.parent
         assert parent is not None
         self.counters.count_leaf(leaf)
@@ -498,8 +532,7 @@ class Index:
             parent.take_over(leaf)
         elif leaf.last_use > parent.last_use:
             parent.last_use = leaf.last_use
-        if parent.first_child is None:
-            self.order.settle(parent)
+        return parent
 
     def _detach(self, top: Node, reason: MissReason) -> None:
         """Make a subtree unfindable; nodes that jobs use wait for their last unpin."""
@@ -510,6 +543,7 @@ class Index:
         while pending:
             node = pending.pop()
             pending.extend(node.children)
+            self.order.withdraw(node)
             self._unlink(node, reason)
             if node.pins:
                 node.move_to(EVICTING)
@@ -523,7 +557,6 @@ class Index:
         self.departures.note(node.key, reason)
         node.parent.disown(node)
         del self.nodes[node.key]
-        self.order.withdraw(node)
 
     def _finish_detached(self, node: Node) -> None:
         self.detached.discard(node)

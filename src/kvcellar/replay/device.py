@@ -169,8 +169,8 @@ class DeviceCache:
 
     def _evict_some(self, num_rows: int, now: float) -> None:
         """Give away what was released longest ago: a tail, or chunks of one path."""
-        leaf = self._leaves.first()
-        if leaf is None or self._oldest_tail <= leaf.last_use:
+        leaf, oldest_tail = self._leaves.first(), self._oldest_tail()
+        if leaf is None or oldest_tail <= leaf.last_use:
             self._drop_tail(next(iter(self._tails)), now)
             return
         self._leaves.remove(leaf)
@@ -178,20 +178,20 @@ class DeviceCache:
         while True:
             if leaf in self._tails:
                 self._drop_tail(leaf, now)
+                oldest_tail = self._oldest_tail()
             parent = self._drop_chunk(leaf, now)
             if parent.num_children or parent.num_active:
                 return
             # It takes the stamp over, so mostly it is the next to go.
             if (
                 self.num_free >= num_rows
-                or self._oldest_tail <= parent.last_use
+                or oldest_tail <= parent.last_use
                 or (parent.last_use, -parent.depth) >= following
             ):
                 self._leaves.add(parent)
                 return
             leaf = parent
 
-    @property
     def _oldest_tail(self) -> float:
         """When the windows that go next were used last."""
         return next(iter(self._tails.values()), math.inf)

@@ -13,6 +13,7 @@ from kvcellar.config import EVICTION_POLICIES, Settings
 from kvcellar.core import events
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.checks import check_index
+from kvcellar.index.evictable import Evictable
 from kvcellar.index.policies.choose import make_policy
 from kvcellar.index.policies.judge import OrderJudge
 from kvcellar.index.policies.lrfu import LrfuPolicy
@@ -155,3 +156,26 @@ def test_a_sample_says_how_far_the_device_and_host_memory_reached():
     prompt = Prompt([bytes([i]) for i in range(10)], 3, 6)
     assert prompt.sampled(4) == Prompt([b"\x03", b"\x07"], 0, 2)
     assert prompt.sampled(1) is prompt
+
+
+@pytest.mark.parametrize("make", [LruPolicy, Lru2Policy, LrfuPolicy])
+@given(
+    uses=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12),
+    last=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+def test_who_would_be_next_is_the_victim_once_added(make, uses, last):
+    """Asked of a node that is not there yet; the answer changes nothing."""
+    policy = make()
+    for time, depth in uses:
+        policy.add(used(time, depth))
+    before, node = policy.victim(), used(*last)
+    would_be = policy.would_be_next(node)
+    assert before is policy.victim()
+    policy.add(node)
+    assert would_be == (policy.victim() is node)
+
+
+def used(time, depth):
+    node = Evictable(depth, float(time))
+    node.count_use(float(time))
+    return node

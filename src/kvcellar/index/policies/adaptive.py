@@ -27,7 +27,7 @@ class AdaptivePolicy:
         self._policy = policy
         self.is_by_recency = policy.is_by_recency
         self.add, self.touch, self.remove = policy.add, policy.touch, policy.remove
-        self.victim = policy.victim
+        self.victim, self.would_be_next = policy.victim, policy.would_be_next
 
     def another(self) -> "AdaptivePolicy":
         """A policy for other nodes under the same judge."""

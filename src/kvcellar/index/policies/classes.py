@@ -72,6 +72,11 @@ class PriorityClasses:
                 return node
         return None
 
+    def would_be_next(self, node: Node) -> bool:
+        """As the policy says, where there is but one class."""
+        is_known = len(self._classes) == 1 and not node.priority
+        return is_known and self._first.would_be_next(node)
+
     def __contains__(self, node: Node) -> bool:
         policy = self._classes.get(node.priority)
         return policy is not None and node in policy

@@ -64,6 +64,12 @@ class KeyedPolicy(Generic[T]):
             heapq.heappop(self._heap)
         return None
 
+    def would_be_next(self, node: T) -> bool:
+        """Whether ``node`` would be the victim; of equals, the one that is here is."""
+        if self.victim() is None:
+            return True
+        return (self._key(node), -node.depth) < self._heap[0][:2]
+
     def __contains__(self, node: T) -> bool:
         return node in self._current
 

@@ -77,6 +77,11 @@ class LhdPolicy(Generic[T]):
                     least, found = rank, node
         return found
 
+    def would_be_next(self, node: T) -> bool:
+        """Not known."""
+        del node
+        return False
+
     def __contains__(self, node: T) -> bool:
         return node in self._queue_of
 

@@ -85,6 +85,14 @@ class EvictionPolicy(Protocol[T]):
         """The node to evict next, still in the policy; None when there is none."""
         ...
 
+    def would_be_next(self, node: T) -> bool:
+        """Whether ``node``, which is not here, would be the victim if it were added.
+
+        Returns:
+            False also where finding out takes as long as adding it.
+        """
+        ...
+
     def __contains__(self, node: T) -> bool:
         """Whether ``node`` may be evicted."""
         ...

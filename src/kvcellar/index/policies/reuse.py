@@ -166,7 +166,8 @@ class ReuseTimes:
 
 def _time_in_bands(ages: float | Floats) -> Floats:
     """Seconds that a wait of that length spends in each band of ages."""
-    return np.clip(ages - EDGES[:-1], 0.0, WIDTHS)
+    inside: Floats = np.minimum(np.maximum(ages - EDGES[:-1], 0.0), WIDTHS)
+    return inside
 
 
 def _use_rates(uses: Floats, waited: Floats) -> Floats:
@@ -199,16 +200,12 @@ def _densities(rates: Floats) -> Floats:
     seconds = used / rates
     best = np.zeros_like(rates)
     alive, gain, cost = (np.full_like(rates, start) for start in (1.0, 0.0, 0.0))
+    unused = 1.0 - used
     for stay in range(NUM_AGES):
-        gain += alive * _later(used, stay)
-        cost += alive * _later(seconds, stay)
-        alive *= 1.0 - _later(used, stay)
-        np.maximum(best, gain / cost, out=best)
+        now = np.s_[:, : NUM_AGES - stay]  # behind the last band there is nothing
+        later = np.s_[:, stay:]
+        gain[now] += alive[now] * used[later]
+        cost[now] += alive[now] * seconds[later]
+        alive[now] *= unused[later]
+        np.maximum(best[now], gain[now] / cost[now], out=best[now])
     return best
-
-
-def _later(values: Floats, num_bands: int) -> Floats:
-    """The values so many bands of age further on; behind the last there is nothing."""
-    moved = np.zeros_like(values)
-    moved[:, : NUM_AGES - num_bands] = values[:, num_bands:]
-    return moved

@@ -62,6 +62,11 @@ class S3FifoPolicy:
             self._long[node] = node.num_uses
         return None
 
+    def would_be_next(self, node: Node) -> bool:
+        """Not known."""
+        del node
+        return False
+
     def __contains__(self, node: Node) -> bool:
         return node in self._short or node in self._long
 

@@ -98,7 +98,7 @@ class ShadowCache:
         """Add chunks below ``parent``; those that were here before know their past."""
         self._policy.remove(parent)
         pasts = self._ghosts.all_return(keys)
-        if not any(pasts):
+        if not pasts:
             return self._append(parent, keys)
         # Chunks that went together have one history; new ones have none.
         for past, run in itertools.groupby(zip(pasts, keys, strict=True), _past_of):

@@ -18,6 +18,9 @@ Packed: TypeAlias = "array[int] | Ids"
 MAX_RUN_BLOCKS = 2**24
 """Longest prompt that a file may describe by runs: more is a damaged count."""
 
+FEW_IDS = 128
+"""Up to so many, a loop over the runs is faster than operations on whole arrays."""
+
 _HEX_DIGITS = 16
 _MODULUS = 2**64
 _LIMIT = 2**63
@@ -75,4 +78,12 @@ def pack(ids: IdArray) -> Packed:
 
 def unpack(packed: Packed) -> IdArray:
     """Undo `pack`. The result belongs to the trace: it is read, not changed."""
-    return packed if isinstance(packed, array) else id_array(expand_runs(packed))
+    if isinstance(packed, array):
+        return packed
+    starts, counts = packed.tolist()
+    if sum(counts) > FEW_IDS:
+        return id_array(expand_runs(packed))
+    out = array("q")
+    for start, count in zip(starts, counts, strict=True):
+        out.extend(range(start, start + count))
+    return out
