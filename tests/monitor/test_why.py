@@ -134,7 +134,18 @@ def test_a_proxy_that_wants_a_key(server):
     server.answers["/s"] = (200, b"{}")
     assert {} == fetch_json(server.url, "/s", key_headers("k1"))
     assert "Bearer k1" == server.asked["Authorization"]
-    assert {} == key_headers(None) == key_headers("")
+    assert {} == key_headers(None) == key_headers("") == key_headers(" \n")
+    assert key_headers("k1") == key_headers("k1\n")
+
+
+@pytest.mark.parametrize("key", ["a\nb", "schl\u00fcssel", "a\x00"])
+def test_a_key_that_no_header_can_hold(key, capsys):
+    """Refused in one sentence that does not repeat it."""
+    assert 2 == main(["why", "x", "--server", "127.0.0.1:9", "--api-key", key])
+    told = capsys.readouterr().err
+    assert "api_key cannot be sent" in told
+    assert 1 == told.count("\n")
+    assert key not in told
 
 
 def test_an_error_that_is_no_sentence_is_put_in_ours(server):

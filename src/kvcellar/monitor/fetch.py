@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from kvcellar.errors import CellarError
+from kvcellar.errors import CellarError, ConfigError
 from kvcellar.serve.no_answer import no_answer
 
 TIMEOUT_SECONDS = 10.0
@@ -43,8 +43,18 @@ def fetch_json(
 
 
 def key_headers(api_key: str | None) -> dict[str, str]:
-    """The header that a key is sent in; none without one."""
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    """The header that a key is sent in, without space around it; none without one.
+
+    Raises:
+        ConfigError: no header can hold it.
+    """
+    key = (api_key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            "api_key cannot be sent: it has line breaks or letters beyond ASCII; give "
+            "the key alone"
+        )
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _refusal(url: str, path: str, error: urllib.error.HTTPError) -> str:
