@@ -10,6 +10,7 @@ from kvcellar.demo.recipes import RECIPES
 from kvcellar.demo.script import LONGEST_PROMPT_TOKENS, MAX_MODEL_TOKENS
 from kvcellar.demo.tiny import ensure_tiny
 from kvcellar.errors import ConfigError
+from kvcellar.layout.models.paths import is_there
 from kvcellar.serve.model import check_model
 
 SERVED_NAME = "demo"
@@ -62,7 +63,7 @@ def local_target(model: str) -> Target:
     """
     check_model(model)
     path = Path(model).expanduser()
-    if not path.is_dir():
+    if not (is_there(path) and path.is_dir()):
         raise ConfigError(f"model={model!r} is not a folder; give a local model")
     config = _config_of(path)
     return _target(path, str(path), config, block_tokens_for(config))

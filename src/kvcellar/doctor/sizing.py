@@ -11,6 +11,7 @@ from kvcellar.errors import CellarError
 from kvcellar.index.capacity import TYPICAL_PROMPT_TOKENS, Capacity, capacity
 from kvcellar.layout.groups import CacheLayout, with_chosen_chunk
 from kvcellar.layout.models import ModelLayout, model_layout
+from kvcellar.layout.models.paths import is_there
 from kvcellar.layout.ranks import RanksGeometry, cut_ranks
 from kvcellar.plan.device import blocks_per_prompt
 from kvcellar.plan.host import asked_bytes
@@ -154,7 +155,7 @@ def _model(configuration: Configuration) -> ModelLayout:
     assert configuration.model is not None
     path = Path(configuration.model).expanduser()
     return model_layout(
-        path if path.exists() else configuration.model,
+        path if is_there(path) else configuration.model,
         cache_dtype=configuration.value("--kv-cache-dtype") or "auto",
         block_tokens=configuration.number("--block-size"),
         tensor_parallel=configuration.tensor_parallel,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from kvcellar.errors import ConfigError
+from kvcellar.layout.models.paths import is_there
 
 
 def model_problem(model: str) -> tuple[str, str] | None:
@@ -12,13 +13,14 @@ def model_problem(model: str) -> tuple[str, str] | None:
     """
     path = Path(model).expanduser()
     looks_local = model.startswith(("/", "./", "../", "~")) or model.count("/") > 1
-    if model and path.is_dir():
+    is_found = bool(model) and is_there(path)
+    if is_found and path.is_dir():
         if not (path / "config.json").is_file():
             return (
                 f"model={model!r} has no config.json",
                 "give the folder that holds the model's config.json and weights",
             )
-    elif model and path.exists():
+    elif is_found:
         if path.suffix != ".gguf":
             return f"model={model!r} is a file", "give the model's folder"
     elif looks_local or not model:

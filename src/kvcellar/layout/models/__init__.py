@@ -22,6 +22,7 @@ from kvcellar.layout.models.config import ModelConfig, read_config
 from kvcellar.layout.models.families import ARCHITECTURES
 from kvcellar.layout.models.model import ModelLayout, StageLayout, plan_model
 from kvcellar.layout.models.options import CACHE_DTYPES, ServingOptions
+from kvcellar.layout.models.paths import is_there
 from kvcellar.layout.models.plan import GroupPlan
 
 __all__ = [
@@ -76,7 +77,7 @@ def _config(model: str | Path | Mapping[str, Any]) -> ModelConfig:
         name = ALIASES.get(model, model)
         return ModelConfig(CONFIGS[name], name)
     path = Path(model)
-    if path.exists():
+    if is_there(path):
         name = path.parent.name if path.name == "config.json" else path.name
         return ModelConfig(read_config(path), name or str(path))
     found = catalogue_name(str(model))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from io import BufferedReader
 
 from kvcellar.errors import TraceError
+from kvcellar.layout.models.paths import is_there
 from kvcellar.replay.readers.msgpack import MessagePackError, read_values
 from kvcellar.replay.readers.opening import DAMAGE_ERRORS, open_stream
 from kvcellar.replay.readers.record import Record
@@ -31,7 +32,7 @@ def read_records(path: pathlib.Path) -> Iterator[Record | TraceError]:
 
 
 def _files(path: pathlib.Path) -> list[pathlib.Path]:
-    if not path.is_dir():
+    if not (is_there(path) and path.is_dir()):
         return [path]
     found = sorted(
         file
