@@ -68,15 +68,26 @@ class Side(Protocol):
 
 
 class CellarSide:
-    """kvcellar's ``SchedulerSide``."""
+    """kvcellar's ``SchedulerSide``.
+
+    Args:
+        manager: the engine's cache manager, if others are bound to it too.
+        extra: its ``kv_connector_extra_config``.
+    """
 
     def __init__(
-        self, model: Model, num_blocks: int, host_bytes: int, **extra: Any
+        self,
+        model: Model,
+        num_blocks: int,
+        host_bytes: int,
+        *,
+        manager: Any = None,
+        **extra: Any,
     ) -> None:
         config = vllm_rig.kv_cache_config(model, num_blocks)
         settings = {"host_memory": host_bytes, "status_socket": False, **extra}
         self.side = SchedulerSide(vllm_rig.vllm_config(model, settings), config)
-        self.manager = vllm_rig.cache_manager(model, config)
+        self.manager = manager or vllm_rig.cache_manager(model, config)
         self.side.bind(self.manager)
         facts = RankFacts(model.layout, {})
         told = told_by_one_rank(facts, settings_from_extra_config(settings))

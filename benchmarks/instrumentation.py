@@ -1,35 +1,43 @@
 """What it costs to be able to say what happened: accounts, statistics, KV events.
 
-Every workload runs three times side by side: with nothing watched, as by default, and
-with KV events on top (``observers.py``). The difference is the cost of watching.
+Every workload is played side by side with nothing watched, as by default, and with KV
+events on top (``observers.py``). The difference is the cost of watching; ``paired.py``
+says how it is taken. A second side with nothing watched is the control: what it differs
+by from the first is an error of this rig.
 
-KV events are off unless somebody follows them; what they cost is told beside the rest.
+KV events are off unless somebody follows them. The engine then sends its own too, of
+its device: what those add to the work of its cache manager is told beside ours.
 
 The first table times all that vLLM calls of the scheduler's half in a step, on vLLM's
 own cache manager: decoding, long prompts into a full arena, and many short prompts that
 return. Their shares are of a step on one H100 as *assumed* here, and on the safe side,
 since a slower step makes the share smaller: 5 ms to decode, and for 8,192 prompt tokens
 2 x 8,192 x active parameters at the GPU's whole peak. The second table is a real engine
-on this machine's CPU; its shares are of its own measured steps. What vLLM calls is
-processor time, a mean over the steps; a real step's length is the middle one.
+on this machine's CPU; its shares are of its own measured steps, whose length is the
+middle one. All that is called is processor time.
 """
 
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import models
 from models import Model
+from paired import Figure, added, average
 from report import Options, Row, Table, run_script
-from stopwatch import Stopwatch, quiet_interpreter
+from stopwatch import quiet_interpreter
 
 from kvcellar.replay import presets
+
+if TYPE_CHECKING:
+    from watched_steps import Panel
 
 DECODE_STEP_US = 5_000.0
 """Assumed: 256 requests decode on one GPU."""
@@ -49,18 +57,22 @@ class Size:
         prompt_tokens: of a long prompt; a multiple of a step's tokens.
         num_prompts: long prompts; host memory holds two.
         num_turns: how often the short prompts return.
+        decode_repeats: of the decoding steps.
+        prompt_repeats: of the steps with prompts.
         engine_rounds: rounds of the real engine; 0 leaves it out.
     """
 
     num_requests: int = 256
-    num_steps: int = 256
+    num_steps: int = 128
     prompt_tokens: int = 65_536
-    num_prompts: int = 6
-    num_turns: int = 6
+    num_prompts: int = 4
+    num_turns: int = 3
+    decode_repeats: int = 4
+    prompt_repeats: int = 2
     engine_rounds: int = 3
 
 
-QUICK = Size(4, 8, 8192, 3, 2, 0)
+QUICK = Size(4, 8, 8192, 3, 2, 2, 2, 0)
 
 
 def measure(options: Options) -> list[Table]:
@@ -85,24 +97,27 @@ def measure(options: Options) -> list[Table]:
     return tables
 
 
-def cost_row(case: str, watched_us: Sequence[float], step_us: float) -> Row:
+def cost_row(
+    case: str, unwatched: Figure, usual: Figure, followed: Figure, step_us: float
+) -> Row:
     """One workload.
 
     Args:
-        watched_us: of a step with nothing watched, as by default, and with KV events.
+        unwatched: of a step with nothing watched.
+        usual: what the default adds to it.
+        followed: what the default and KV events add to it.
         step_us: of the whole step.
     """
-    nothing, usual, followed = watched_us
-    share = (usual - nothing) / step_us
     return {
         "case": case,
-        "unwatched_us": nothing,
-        "usual_us": usual,
-        "with_kv_events_us": followed,
+        "unwatched_us": unwatched.us,
+        "usual_adds_us": usual.us,
+        "with_kv_events_adds_us": followed.us,
         "step_us": step_us,
-        "usual_percent": 100 * share,
-        "with_kv_events_percent": 100 * (followed - nothing) / step_us,
-        "within_1_percent": share <= MOST_SHARE,
+        "usual_percent": 100 * usual.us / step_us,
+        "with_kv_events_percent": 100 * followed.us / step_us,
+        "error_percent": 100 * max(usual.error_us, followed.error_us) / step_us,
+        "within_1_percent": followed.us <= MOST_SHARE * step_us,
     }
 
 
@@ -119,76 +134,69 @@ def prefill_step_us(published: str) -> float:
 
 def planner_rows(model: Model, prefill_us_assumed: float, size: Size) -> list[Row]:
     """Three workloads, each watched in three ways, in turn."""
-    cases: list[tuple[str, Callable[[Model, Size], list[float]], float]] = [
-        ("decoding", decode_us, DECODE_STEP_US),
-        ("long prompts, arena full", prefill_us, prefill_us_assumed),
-        ("short prompts that return", return_us, prefill_us_assumed),
+    cases: list[tuple[str, Callable[[Model, Size], Case], float, int]] = [
+        ("decoding", decoding, DECODE_STEP_US, size.decode_repeats),
+        ("long prompts, arena full", prefill, prefill_us_assumed, size.prompt_repeats),
+        (
+            "short prompts that return",
+            returning,
+            prefill_us_assumed,
+            size.prompt_repeats,
+        ),
     ]
-    rows = []
-    for case, run, step_us in cases:
-        with quiet_interpreter():
-            watched_us = run(model, size)
-        rows.append(cost_row(f"{model.name}, {case}", watched_us, step_us))
-    return rows
+    return [
+        planner_row(name, model, make(model, size), step_us, times)
+        for name, make, step_us, times in cases
+    ]
 
 
-class WatchedSide:
-    """kvcellar's scheduler half; everything that vLLM calls is timed together."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One workload.
 
-    def __init__(
-        self, watch: Any, model: Model, num_blocks: int, host_bytes: int
-    ) -> None:
-        import vllm_rig
-        from connectors import CellarSide
-        from observers import Observers
+    Attributes:
+        num_blocks: of the device.
+        host_bytes: of host memory.
+        play: carries its steps out.
+    """
 
-        self.watch = watch
-        self.side = CellarSide(model, num_blocks, host_bytes)
-        config = vllm_rig.kv_cache_config(model, num_blocks)
-        Observers(self.side.side, config).set(watch)
-        self.manager = self.side.manager
-        self.clock = Stopwatch()
-        self.num_steps = 0
-
-    @property
-    def step_us(self) -> float:
-        """Processor microseconds of an average step."""
-        return self.clock.total_us / self.num_steps
-
-    def start_timing(self) -> None:
-        """Forget what was timed so far."""
-        self.clock, self.num_steps = Stopwatch(), 0
-
-    def admit(self, request: Any, num_tokens: int) -> None:
-        """Look up, allocate; as if nothing was to be loaded."""
-        time, side = self.clock.time, self.side.side
-        time(lambda: side.arrived(request))
-        time(lambda: side.look_up(request, 0))
-        assert self.manager.allocate_slots(request, num_tokens) is not None
-        time(lambda: side.allocated(request, 0))
-
-    def step(self, output: Any) -> None:
-        """Plan, end all jobs, and ask for what the engine asks after every step."""
-        time, side = self.clock.time, self.side.side
-        metadata = time(lambda: side.build_metadata(output))
-        time(lambda: self.side.complete(metadata))
-        time(lambda: (side.step_ended(), side.take_kv_events(), side.take_stats()))
-        self.num_steps += 1
-
-    def finish(self, request: Any) -> None:
-        """End a request in the ordinary way."""
-        import vllm_rig
-
-        vllm_rig.end(request)
-        self.clock.time(lambda: self.side.side.finished(request))
-        self.manager.free(request)
+    num_blocks: int
+    host_bytes: int
+    play: "Callable[[Panel], None]"
 
 
-def watched_sides(model: Model, num_blocks: int, host_bytes: int) -> list[WatchedSide]:
-    """One side for each way of watching."""
+def planner_row(name: str, model: Model, case: Case, step_us: float, times: int) -> Row:
+    """Play a workload so often, and compare."""
     from observers import Watch
+    from watched_steps import Panel
 
-    return [WatchedSide(watch, model, num_blocks, host_bytes) for watch in Watch]
+    watches = (*Watch, Watch.NONE)  # the last is the control
+    sides: list[list[list[float]]] = [[] for _ in watches]
+    engines: list[list[list[float]]] = [[], []]
+    for seed in range(times):
+        order = random.Random(seed).sample(range(len(watches)), len(watches))
+        panel = Panel(
+            [watches[place] for place in order],
+            *(model, case.num_blocks, case.host_bytes, seed),
+        )
+        with quiet_interpreter():
+            case.play(panel)
+        for place, turns in zip(order, panel.sides, strict=True):
+            sides[place].append(turns.steps_us)
+        for engine, turns in zip(engines, panel.engines, strict=True):
+            engine.append(turns.steps_us)
+    nothing, usual, followed, control = sides
+    row = cost_row(
+        f"{model.name}, {name}",
+        average(nothing),
+        added(usual, nothing),
+        added(followed, nothing),
+        step_us,
+    )
+    return row | {
+        "control_percent": 100 * added(control, nothing).us / step_us,
+        "engine_events_percent": 100 * added(engines[1], engines[0]).us / step_us,
+    }
 
 
 def blocks_of(model: Model, num_tokens: int) -> int:
@@ -197,119 +205,99 @@ def blocks_of(model: Model, num_tokens: int) -> int:
     return sum(num_tokens // g.tokens_per_block + 2 for g in groups)
 
 
-def decode_us(model: Model, size: Size) -> list[float]:
-    """All requests decode, and their answers are stored."""
-    import vllm_rig
-    from observers import openings
-
-    num_tokens = 1024 + size.num_steps
-    num_blocks = size.num_requests * blocks_of(model, 2 * num_tokens)
-    sides = watched_sides(model, num_blocks, num_blocks * model.row_bytes)
-    running = []
-    for side in sides:
-        requests = [
-            vllm_rig.make_request(model, 1024, seed)
-            for seed in range(size.num_requests)
-        ]
-        for request in requests:
-            with openings(side.watch):
-                side.admit(request, 1024)
-            side.step(vllm_rig.first_step(side.manager, request, 1024))
-            request.num_computed_tokens = 1024
-        side.start_timing()
-        running.append(requests)
-    for _ in range(size.num_steps):
-        for side, requests in zip(sides, running, strict=True):
-            decode_once(side, requests)
-    return [side.step_us for side in sides]
-
-
-def decode_once(side: WatchedSide, requests: Sequence[Any]) -> None:
-    """Every request has sampled a token and computes it now."""
-    import vllm_rig
-
-    new_blocks = []
-    for request in requests:
-        request.append_output_token_ids(5)
-        new_blocks.append(side.manager.allocate_slots(request, 1))
-    side.step(vllm_rig.later_step(requests, new_blocks, 1))
-    for request in requests:
-        request.num_computed_tokens += 1
-
-
-def prefill_us(model: Model, size: Size) -> list[float]:
-    """One long prompt after the other, each of which evicts an earlier one."""
-    import vllm_rig
-
-    num_blocks = 2 * blocks_of(model, size.prompt_tokens)
+def chunk_bytes(model: Model, num_tokens: int) -> int:
+    """Host bytes of the chunks of so many tokens."""
     layout = model.layout
-    chunk_bytes = sum(layout.cell_bytes(p) for p in layout.chunk_positions)
-    host_bytes = 2 * size.prompt_tokens // layout.chunk_tokens * chunk_bytes
-    sides = watched_sides(model, num_blocks, host_bytes)
-    for number in range(size.num_prompts):
-        for side in sides:
+    one = sum(layout.cell_bytes(position) for position in layout.chunk_positions)
+    return num_tokens // layout.chunk_tokens * one
+
+
+def decoding(model: Model, size: Size) -> Case:
+    """All requests decode, and their answers are stored.
+
+    Their prompts are of different lengths, so a step ends the blocks of a few of them.
+    """
+    num_tokens = 1024 + size.num_requests + size.num_steps
+    num_blocks = size.num_requests * blocks_of(model, 2 * num_tokens)
+
+    def play(panel: "Panel") -> None:
+        seeds = range(size.num_requests)
+        requests = [new_prompt(model, 1024 + seed, seed) for seed in seeds]
+        for request in requests:
+            panel.admit(request, request.num_tokens)
+            panel.start([request])
+            request.num_computed_tokens = request.num_tokens
+        panel.start_timing()
+        for _ in range(size.num_steps):
+            for request in requests:
+                request.append_output_token_ids(5)
+            panel.go_on(requests, 1)
+            for request in requests:
+                request.num_computed_tokens += 1
+
+    return Case(num_blocks, num_blocks * model.row_bytes, play)
+
+
+def prefill(model: Model, size: Size) -> Case:
+    """One long prompt after the other, each of which evicts an earlier one."""
+    num_tokens = size.prompt_tokens
+
+    def play(panel: "Panel") -> None:
+        for number in range(size.num_prompts):
             if number == 2:
-                side.start_timing()  # the arena is full from here on
-            request = vllm_rig.make_request(model, size.prompt_tokens, number)
-            compute(side, request)
-    return [side.step_us for side in sides]
+                panel.start_timing()  # the arena is full from here on
+            compute(panel, new_prompt(model, num_tokens, number))
+
+    num_blocks = 2 * blocks_of(model, num_tokens)
+    return Case(num_blocks, 2 * chunk_bytes(model, num_tokens), play)
 
 
-def compute(side: WatchedSide, request: Any) -> None:
+def compute(panel: "Panel", request: Any) -> None:
     """A whole prompt in steps."""
-    import vllm_rig
-    from observers import openings
-
-    with openings(side.watch):
-        side.admit(request, STEP_TOKENS)
-    side.step(vllm_rig.first_step(side.manager, request, STEP_TOKENS))
+    panel.admit(request, STEP_TOKENS)
+    panel.start_part(request, STEP_TOKENS)
     request.num_computed_tokens = STEP_TOKENS
     while request.num_computed_tokens < request.num_tokens:
-        blocks = side.manager.allocate_slots(request, STEP_TOKENS)
-        side.step(vllm_rig.later_step([request], [blocks], STEP_TOKENS))
+        panel.go_on([request], STEP_TOKENS)
         request.num_computed_tokens += STEP_TOKENS
-    side.finish(request)
+    panel.finish(request)
 
 
-def return_us(model: Model, size: Size) -> list[float]:
+def returning(model: Model, size: Size) -> Case:
     """Each step admits eight prompts of 1,024 tokens; host memory holds half of all."""
     import vllm_rig
-    from observers import openings
 
     num_tokens, per_step = 1024, STEP_TOKENS // 1024
     num_prompts = 8 * per_step
+
+    def play(panel: "Panel") -> None:
+        prompts = [new_prompt(model, num_tokens, seed) for seed in range(num_prompts)]
+        for turn in range(size.num_turns):
+            if turn == 1:
+                panel.start_timing()
+            for first in range(0, num_prompts, per_step):
+                again = prompts[first : first + per_step]
+                admit_all(panel, [vllm_rig.same_prompt(prompt) for prompt in again])
+
     num_blocks = 2 * per_step * blocks_of(model, num_tokens)
-    layout = model.layout
-    chunk_bytes = sum(layout.cell_bytes(p) for p in layout.chunk_positions)
-    chunks = num_prompts // 2 * num_tokens // layout.chunk_tokens
-    sides = watched_sides(model, num_blocks, 4 * chunks * chunk_bytes)
-    prompts = [
-        vllm_rig.make_request(model, num_tokens, seed) for seed in range(num_prompts)
-    ]
-    for turn in range(size.num_turns):
-        for first in range(0, num_prompts, per_step):
-            for side in sides:
-                if turn == 1 and not first:
-                    side.start_timing()
-                requests = [
-                    vllm_rig.same_prompt(prompt)
-                    for prompt in prompts[first : first + per_step]
-                ]
-                with openings(side.watch):
-                    admit_all(side, requests)
-    return [side.step_us for side in sides]
+    return Case(num_blocks, 4 * chunk_bytes(model, num_prompts // 2 * num_tokens), play)
 
 
-def admit_all(side: WatchedSide, requests: Sequence[Any]) -> None:
+def admit_all(panel: "Panel", requests: Sequence[Any]) -> None:
     """One step computes all of these prompts, the next one finds them ended."""
-    import vllm_rig
-
     for request in requests:
-        side.admit(request, request.num_tokens)
-    side.step(vllm_rig.first_steps(side.manager, requests))
+        panel.admit(request, request.num_tokens)
+    panel.start(requests)
     for request in requests:
         request.num_computed_tokens = request.num_tokens
-        side.finish(request)
+        panel.finish(request)
+
+
+def new_prompt(model: Model, num_tokens: int, seed: int) -> Any:
+    """A prompt of its own for every seed."""
+    import vllm_rig
+
+    return vllm_rig.make_request(model, num_tokens, seed)
 
 
 # -- a real engine ---------------------------------------------------------------------
@@ -325,21 +313,24 @@ def engine_rows(rounds: int) -> list[Row]:
         check=True,
     )
     found = json.loads(done.stdout)
-    rows = []
-    for kind in ("decode", "prefill"):
-        figures = [found[watch][kind] for watch in ("NONE", "USUAL", "FOLLOWED")]
-        hooks = [mean(one["hooks"]) for one in figures]
-        # The middle one: some steps wait for the machine's other processes.
-        step_us = statistics.median(us for one in figures for us in one["steps"])
-        rows.append(
-            cost_row(f"{kind} steps ({len(figures[1]['hooks'])})", hooks, step_us)
-        )
-    return rows
+    return [engine_row(kind, found) for kind in ("decode", "prefill")]
 
 
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
-    return sum(values) / len(values)
+def engine_row(kind: str, found: dict[str, Any]) -> Row:
+    """Of steps of one kind; their hooks' mean, round by round, is what is compared."""
+    ways = [found[watch][kind] for watch in ("NONE", "USUAL", "FOLLOWED")]
+    hooks = [[[statistics.fmean(r["hooks"])] for r in rounds] for rounds in ways]
+    # The middle one: some steps wait for the machine's other processes.
+    steps = [us for rounds in ways for one in rounds for us in one["steps"]]
+    nothing, usual, followed = hooks
+    num_steps = sum(len(one["hooks"]) for one in ways[1])
+    return cost_row(
+        f"{kind} steps ({num_steps})",
+        average(nothing),
+        added(usual, nothing),
+        added(followed, nothing),
+        statistics.median(steps),
+    )
 
 
 if __name__ == "__main__":

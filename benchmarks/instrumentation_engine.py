@@ -81,8 +81,8 @@ def main() -> None:
     print(json.dumps(found), file=stdout)
 
 
-def measure(rounds: int) -> dict[str, dict[str, dict[str, list[float]]]]:
-    """All rounds on one engine, a warm-up first."""
+def measure(rounds: int) -> dict[str, dict[str, list[dict[str, list[float]]]]]:
+    """By watch and kind of step a list of rounds, on one engine; a warm-up first."""
     from observers import Observers, Watch, openings
     from stopwatch import quiet_interpreter
 
@@ -100,14 +100,10 @@ def measure(rounds: int) -> dict[str, dict[str, dict[str, list[float]]]]:
             with openings(watch), quiet_interpreter():
                 kinds = ask(llm, clock, f"round {number}")
             for kind, steps in kinds.items():
-                total = found.setdefault(watch.name, {}).setdefault(kind, Steps())
-                total.steps += steps.steps
-                total.hooks += steps.hooks
+                one = {"steps": steps.steps, "hooks": steps.hooks}
+                found.setdefault(watch.name, {}).setdefault(kind, []).append(one)
     assert side.offloader.counters.loaded_tokens
-    return {
-        watch: {kind: {"steps": s.steps, "hooks": s.hooks} for kind, s in kinds.items()}
-        for watch, kinds in found.items()
-    }
+    return found
 
 
 def make_engine() -> Any:

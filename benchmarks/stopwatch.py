@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 T = TypeVar("T")
+processor_ns = time.thread_time_ns
+"""Nanoseconds that this thread has run so far."""
+
 LONG_CALL_NS = 200_000  # reading the thread's clock costs too much below this
 
 
@@ -42,11 +45,11 @@ class Stopwatch:
 
     def time(self, call: Callable[[], T]) -> T:
         """Run ``call`` once and remember how long it took."""
-        processor_started = time.thread_time_ns()
+        processor_started = processor_ns()
         started = time.perf_counter_ns()
         result = call()
         self.laps_ns.append(time.perf_counter_ns() - started)
-        self.processor_laps_ns.append(time.thread_time_ns() - processor_started)
+        self.processor_laps_ns.append(processor_ns() - processor_started)
         return result
 
     @property
@@ -66,6 +69,34 @@ class Stopwatch:
         if wall_ns < LONG_CALL_NS:
             return wall_ns / 1e3
         return statistics.median(self.processor_laps_ns) / 1e3
+
+
+class Turns:
+    """Processor time of one of those who carry out the same steps, step by step.
+
+    Attributes:
+        steps_us: of every step that has ended.
+    """
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all steps."""
+        self.steps_us: list[float] = []
+        self._now_ns = 0
+
+    def time(self, call: Callable[[], T]) -> T:
+        """Run ``call``; it belongs to the step that ends next."""
+        started = processor_ns()
+        result = call()
+        self._now_ns += processor_ns() - started
+        return result
+
+    def end(self) -> None:
+        """The step has ended."""
+        self.steps_us.append(self._now_ns / 1e3)
+        self._now_ns = 0
 
 
 def median(values: Sequence[float]) -> float:

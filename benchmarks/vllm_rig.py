@@ -134,14 +134,21 @@ def vllm_config(
     )
 
 
-def cache_manager(model: Model, config: KVCacheConfig) -> KVCacheManager:
-    """The engine's block tables, pool and prefix cache."""
+def cache_manager(
+    model: Model, config: KVCacheConfig, *, has_events: bool = False
+) -> KVCacheManager:
+    """The engine's block tables, pool and prefix cache.
+
+    Args:
+        has_events: whether it notes KV events for ``take_events``.
+    """
     return KVCacheManager(
         config,
         max_model_len=MAX_MODEL_TOKENS,
         scheduler_block_size=model.layout.scheduler_block_tokens,
         hash_block_size=model.layout.hash_block_tokens,
         enable_caching=True,
+        enable_kv_cache_events=has_events,
         max_in_flight_tokens=STEP_TOKENS,
     )
 
