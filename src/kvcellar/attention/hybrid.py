@@ -14,6 +14,8 @@ from collections.abc import Callable
 from kvcellar.attention.for_group import rule_for
 from kvcellar.layout.groups import CacheLayout
 
+MOST_REMEMBERED = 1024  # boundaries whose blocks are known without asking the rules
+
 
 class HybridRules:
     """The retention rules of one layout, by group position.
@@ -47,7 +49,9 @@ class HybridRules:
         self.chunk_tokens = layout.chunk_tokens
         self.margin_chunks = int(layout.has_drafter)
         self.is_overwritten = bool(layout.overwritten_positions)
-        self._needs_checkpoint: dict[int, bool] = {}  # by boundary, once asked
+        # Answers by boundary; the same few boundaries are asked about again and again.
+        self._needs_checkpoint: dict[int, bool] = {}
+        self._checkpoint_blocks: dict[int, tuple[tuple[int, range], ...]] = {}
 
     def needs_checkpoint(self, boundary: int) -> bool:
         """Whether resuming at ``boundary`` reads any block outside the chunks.
@@ -68,8 +72,16 @@ class HybridRules:
 
         Groups that need nothing there are left out.
         """
-        needs = ((p, self.rules[p].needed(boundary)) for p in self.checkpoint_positions)
-        return tuple((position, blocks) for position, blocks in needs if blocks)
+        found = self._checkpoint_blocks.get(boundary)
+        if found is None:
+            needs = [
+                (p, self.rules[p].needed(boundary)) for p in self.checkpoint_positions
+            ]
+            found = tuple((position, blocks) for position, blocks in needs if blocks)
+            if len(self._checkpoint_blocks) == MOST_REMEMBERED:
+                self._checkpoint_blocks.clear()
+            self._checkpoint_blocks[boundary] = found
+        return found
 
     @property
     def chunk_bytes(self) -> int:

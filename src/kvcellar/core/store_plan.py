@@ -132,13 +132,21 @@ class StorePlan:
 
     def copies(self) -> list[BlockCopies]:
         """What to copy; call it after the last cell has been taken."""
-        by_position = [BlockCopies(p) for p in range(len(self._layout.groups))]
+        by_position: dict[int, BlockCopies] = {}
         for position, cells, device_blocks in self._filled:
-            copies = by_position[position]
-            copies.device_blocks += device_blocks
-            copies.host_blocks += self._host_blocks(position, cells)
+            if not cells:
+                continue
+            host_blocks = self._host_blocks(position, cells)
+            copies = by_position.get(position)
+            if copies is None:
+                by_position[position] = BlockCopies(
+                    position, device_blocks, host_blocks
+                )
+            else:
+                copies.device_blocks += device_blocks
+                copies.host_blocks += host_blocks
             self.record.cells += cells
-        return [c for c in by_position if c.device_blocks]
+        return [by_position[position] for position in sorted(by_position)]
 
     def _host_blocks(self, position: int, cells: list[Cell]) -> list[int]:
         size = self._blocks_per_cell[position]

@@ -5,9 +5,10 @@ when that leaves, its parent takes it over. So when a node becomes a leaf, and m
 evicted, its history is complete: its own uses and those of all that hung below it.
 """
 
+import itertools
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
@@ -106,13 +107,13 @@ class Ghosts:
         # such entries are the most: it is known by its history, an object of its own.
         self._queue: deque[tuple[bytes, Past]] = deque()
 
-    def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
+    def leave(self, keys: Sequence[bytes], node: Evictable, most: int) -> None:
         """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
         past = node.latest, node.previous, node.score, node.num_uses
         pasts, queue = self._pasts, self._queue
-        for key in keys:
-            pasts[key] = past  # what came back was taken out then, so this is new
-            queue.append((key, past))
+        # What came back was taken out then, so all of these are new.
+        pasts.update(dict.fromkeys(keys, past))
+        queue.extend(zip(keys, itertools.repeat(past), strict=False))
         while len(pasts) > most:
             key, past = queue.popleft()
             if pasts.get(key) is past:

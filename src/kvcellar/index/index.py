@@ -519,7 +519,9 @@ class Index:
         parent = leaf.parent
         assert parent is not None
         self.counters.count_leaf(leaf)
-        self._unlink(leaf, EVICTED)
+        self.departures.note(leaf.key, EVICTED)
+        parent.disown(leaf)
+        del self.nodes[leaf.key]
         self._free(leaf)
         if leaf.is_loaded:
             parent.is_loaded = True
@@ -544,19 +546,16 @@ class Index:
             node = pending.pop()
             pending.extend(node.children)
             self.order.withdraw(node)
-            self._unlink(node, reason)
+            self.departures.note(node.key, reason)
+            assert node.parent is not None
+            node.parent.disown(node)
+            del self.nodes[node.key]
             if node.pins:
                 node.move_to(EVICTING)
                 self.detached.add(node)
             else:
                 self._free(node)
         self.order.settle(parent)
-
-    def _unlink(self, node: Node, reason: MissReason) -> None:
-        assert node.parent is not None
-        self.departures.note(node.key, reason)
-        node.parent.disown(node)
-        del self.nodes[node.key]
 
     def _finish_detached(self, node: Node) -> None:
         self.detached.discard(node)

@@ -40,6 +40,8 @@ MEANINGS = {
     Reason.PARTIAL: "behind the last boundary at which the prompt can be resumed",
 }
 
+_TESTED = tuple(Reason)[:4]  # one test each
+
 AVOIDABLE = (
     Reason.NO_CHECKPOINT,
     Reason.STORING,
@@ -108,9 +110,10 @@ class WatchedMemory(Memory):
         )
         above, num_so_far = running.computed, 0
         count = num_leading if self.host.is_prefix_closed else _num_in_a_row
-        for reason, test in zip(Reason, tests, strict=False):
-            holds = functools.partial(_is_so, fresh, test)
-            num_so_far = count(num_so_far, limit, holds)
+        for reason, test in zip(_TESTED, tests, strict=True):
+            if num_so_far < limit:
+                holds = functools.partial(_is_so, fresh, test)
+                num_so_far = count(num_so_far, limit, holds)
             above = self._count(reason, above, (found + num_so_far) * self.unit)
         self._seen.update(fresh[num_so_far:])  # an answer's too
         above = self._count(Reason.NEVER_SEEN, above, (found + limit) * self.unit)

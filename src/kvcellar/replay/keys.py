@@ -43,7 +43,7 @@ class PrefixKeys(Sequence[bytes]):
             if None not in made:
                 return cast("list[bytes]", made)
             indices = range(*index.indices(len(self._made)))
-            return [self._made[i] or self._make(i) for i in indices]
+            return [key or self._make(i) for key, i in zip(made, indices, strict=True)]
         found = self._made[index]
         if found is not None:
             return found

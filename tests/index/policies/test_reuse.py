@@ -45,6 +45,7 @@ def test_every_run_waits_in_the_class_of_its_history(prompts, most_chunks):
     for keys, pause in prompts:
         now += pause
         times.observe(keys, 0, now)
+    times._enter_noted()
     runs = runs_below(times._root)[1:]
     expected = np.zeros(len(times._waiting))
     for run in runs:

@@ -44,6 +44,21 @@ def age_band(seconds: float) -> int:
     return min(int(AGES_PER_OCTAVE * math.log2(seconds + 1.0)), NUM_AGES - 1)
 
 
+class _Noted:
+    """What came since the last look at the figures: single additions take long.
+
+    Attributes:
+        uses: class, age band, and whether it counts.
+        waited: class, and seconds.
+        waiting: class, epoch, and how many more wait.
+    """
+
+    def __init__(self) -> None:
+        self.uses: list[tuple[int, int, int]] = []
+        self.waited: list[tuple[int, float]] = []
+        self.waiting: list[tuple[int, int, int]] = []
+
+
 class ReuseTimes:
     """Learns from every prompt.
 
@@ -70,6 +85,7 @@ class ReuseTimes:
         self._waiting = np.zeros((num_classes, 1))
         self._epoch_starts = [0.0]
         self._first_epoch = 0
+        self._noted = _Noted()
 
     def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
         """A prompt has come.
@@ -108,28 +124,28 @@ class ReuseTimes:
             run.num_uses,
             run.epoch,
         )
-        self._waiting[
-            class_of(upper.num_uses, upper.depth), upper.epoch - self._first_epoch
-        ] += 1
+        number = class_of(upper.num_uses, upper.depth)
+        self._noted.waiting.append((number, upper.epoch - self._first_epoch, 1))
         return upper
 
     def _used_again(self, run: Run, now: float, *, is_earned: bool) -> None:
-        self._uses[class_of(run.num_uses, run.depth), age_band(now - run.last_use)] += (
-            is_earned
-        )
+        number = class_of(run.num_uses, run.depth)
+        self._noted.uses.append((number, age_band(now - run.last_use), is_earned))
         self._end_wait(run, now)
         self._used(run, now)
 
     def _used(self, run: Run, now: float) -> None:
         run.last_use = now
         run.num_uses += 1
-        run.epoch = self._first_epoch + len(self._epoch_starts) - 1
-        self._waiting[class_of(run.num_uses, run.depth), -1] += 1
+        epoch = len(self._epoch_starts) - 1
+        run.epoch = self._first_epoch + epoch
+        number = class_of(run.num_uses, run.depth)
+        self._noted.waiting.append((number, epoch, 1))
 
     def _end_wait(self, run: Run, now: float) -> None:
         number = class_of(run.num_uses, run.depth)
-        self._waited[number] += _time_in_bands(now - run.last_use)
-        self._waiting[number, run.epoch - self._first_epoch] -= 1
+        self._noted.waited.append((number, now - run.last_use))
+        self._noted.waiting.append((number, run.epoch - self._first_epoch, -1))
 
     def _give_up(self, now: float) -> bool:
         leaf = self._leaves.victim()
@@ -145,7 +161,18 @@ class ReuseTimes:
 
     # -- ranking -------------------------------------------------------------------
 
+    def _enter_noted(self) -> None:
+        """Add up what was noted, in the order in which it came."""
+        noted, self._noted = self._noted, _Noted()
+        _add_all(self._uses, noted.uses)
+        _add_all(self._waiting, noted.waiting)
+        seconds = np.array([seconds for _, seconds in noted.waited])
+        rows = _time_in_bands(seconds[:, np.newaxis])
+        for (number, _), row in zip(noted.waited, rows, strict=True):
+            self._waited[number] += row
+
     def _rank(self, now: float) -> None:
+        self._enter_noted()
         ages = now - np.asarray(self._epoch_starts)
         waited = self._waited + self._waiting @ _time_in_bands(ages[:, np.newaxis])
         self.density = _densities(_use_rates(self._uses, waited)).tolist()
@@ -162,6 +189,13 @@ class ReuseTimes:
         self._epoch_starts = [*self._epoch_starts[first:], now]
         new = np.zeros((len(self._waiting), 1))
         self._waiting = np.concatenate((self._waiting[:, first:], new), axis=1)
+
+
+def _add_all(totals: Floats, noted: Sequence[tuple[int, int, int]]) -> None:
+    """Add to ``totals``, a whole array: row, column, and what to add there."""
+    rows, columns, added = np.array(noted, dtype=np.int64).reshape(-1, 3).T
+    places = rows * totals.shape[1] + columns
+    np.add.at(totals.reshape(-1), places, added.astype(np.float64))
 
 
 def _time_in_bands(ages: float | Floats) -> Floats:
