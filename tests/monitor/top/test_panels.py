@@ -109,6 +109,15 @@ def test_memory(view):
     assert 4 == len(memory_panel(view, 38, 4, has_colour=False).lines)
 
 
+@pytest.mark.parametrize(("number", "words"), [(0, "0 chunks"), (1, "1 chunk")])
+def test_one_pinned_chunk_is_no_chunks(number, words):
+    """The noun goes with the number."""
+    tiers = {"host": HOST | {"pinned_chunks": number, "leases": 0}}
+    view = make_view(followed(answer(engine(1, tiers=tiers))), Wish(), 1.5)
+    panel = memory_panel(view, 38, 9, has_colour=False)
+    assert f"pinned {words}" in lines(panel)
+
+
 def test_copies(view):
     """By direction; the choices and what they saved, at the measured rates."""
     assert [
