@@ -5,7 +5,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcellar.index.evictable import _MIN_QUEUE, Evictable, Ghosts
+from kvcellar.index.evictable import Evictable, Ghosts
 
 MOST = 6
 keys = st.integers(0, 9).map(lambda number: b"%d" % number)
@@ -38,12 +38,3 @@ def test_ghosts_are_an_ordered_dict_of_bounded_length(steps, is_whole):
         else:
             found = [ghosts.returns(key) for key in chunks]
         assert pasts == [past and past[0] for past in found]
-
-
-def test_what_comes_and_goes_for_ever_takes_no_room():
-    """The queue does not grow with chunks that always return."""
-    ghosts = Ghosts()
-    for now in range(1000):
-        ghosts.leave([b"a", b"b"], used_at(float(now)), 1000)
-        assert [True, True] == [bool(past) for past in ghosts.all_return([b"a", b"b"])]
-    assert len(ghosts._queue) <= _MIN_QUEUE + 4

@@ -5,16 +5,14 @@ when that leaves, its parent takes it over. So when a node becomes a leaf, and m
 evicted, its history is complete: its own uses and those of all that hung below it.
 """
 
-import itertools
 import math
-from collections import deque
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
 SAMPLED_TOKENS = 512  # of a prompt, per chunk that is looked at for all of them
 NEVER = -math.inf
-_MIN_QUEUE = 64  # below this many entries stale ones are not worth sweeping
 
 
 def chunks_per_sample(chunk_tokens: int) -> int:
@@ -102,24 +100,18 @@ class Ghosts:
     """
 
     def __init__(self) -> None:
-        self._pasts: dict[bytes, Past] = {}
-        # Oldest first. What has come back is left in it until its turn comes, or until
-        # such entries are the most: it is known by its history, an object of its own.
-        self._queue: deque[tuple[bytes, Past]] = deque()
+        # The latest last. A plain dict would look for its first key from the start,
+        # past all that were deleted.
+        self._pasts: OrderedDict[bytes, Past] = OrderedDict()
 
-    def leave(self, keys: Sequence[bytes], node: Evictable, most: int) -> None:
+    def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
         """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
         past = node.latest, node.previous, node.score, node.num_uses
-        pasts, queue = self._pasts, self._queue
-        # What came back was taken out then, so all of these are new.
-        pasts.update(dict.fromkeys(keys, past))
-        queue.extend(zip(keys, itertools.repeat(past), strict=False))
-        while len(pasts) > most:
-            key, past = queue.popleft()
-            if pasts.get(key) is past:
-                del pasts[key]
-        if len(queue) > 2 * len(pasts) + _MIN_QUEUE:
-            self._sweep()
+        pasts = self._pasts
+        for key in keys:
+            pasts[key] = past  # what came back was taken out then, so this is new
+        for _ in range(len(pasts) - most):
+            pasts.popitem(last=False)
 
     def returns(self, key: bytes) -> Past | None:
         """What is known of something that comes back."""
@@ -135,11 +127,6 @@ class Ghosts:
     def clear(self) -> None:
         """Forget everything."""
         self._pasts.clear()
-        self._queue.clear()
-
-    def _sweep(self) -> None:
-        pasts = self._pasts
-        self._queue = deque(e for e in self._queue if pasts.get(e[0]) is e[1])
 
 
 def _log_sum(a: float, b: float) -> float:
