@@ -1,6 +1,7 @@
 """One store job in the making: chunks and checkpoints of one request in one step."""
 
 from collections.abc import Generator, Sequence
+from typing import NamedTuple
 
 from kvcellar.core.actions import BlockCopies
 from kvcellar.core.counters import CoreCounters
@@ -12,8 +13,13 @@ from kvcellar.index.index import Index
 from kvcellar.index.node import Node
 from kvcellar.reasons import MissReason
 
-_Filled = tuple[int, list[Cell], list[int]]
-"""A group's position, cells, and the device blocks that fill them, in order."""
+
+class _Filled(NamedTuple):
+    """Cells of one group, and the device blocks that fill them, in order."""
+
+    position: int
+    cells: list[Cell]
+    device_blocks: list[int]
 
 
 class StorePlan:
@@ -89,7 +95,8 @@ class StorePlan:
         for place, position in enumerate(self._chunk_positions):
             num_blocks = len(nodes) * self._blocks_per_cell[position]
             cells = [node.cells[place] for node in nodes]
-            self._filled.append((position, cells, sources[place][:num_blocks]))
+            filled = _Filled(position, cells, sources[place][:num_blocks])
+            self._filled.append(filled)
         if self._content is not None:
             for node in nodes:
                 self._describe_chunk(node.cells, node.depth - 1)
@@ -120,15 +127,54 @@ class StorePlan:
     def _checkpoint_cells(
         self, boundary: int, filled: list[_Filled], evictions: Generator[bool]
     ) -> tuple[Cell, ...] | None:
+        """Cells of a checkpoint; None, and none is taken, when one cannot be had."""
         cells: list[Cell] = []
         for position, blocks in self._index.rules.checkpoint_blocks(boundary):
-            for block in blocks:
-                cell = self._checkpoint_cell(position, block, filled, evictions)
-                if cell is None:
-                    self._index.cells.release(cells)
-                    return None
-                cells.append(cell)
+            new = _Filled(position, [], [])
+            filled.append(new)
+            if not self._take_cells(blocks, cells, new, evictions):
+                self._index.cells.release(cells)
+                return None
         return tuple(cells)
+
+    def _take_cells(
+        self, blocks: range, cells: list[Cell], new: _Filled, evictions: Generator[bool]
+    ) -> bool:
+        """Add the cells of consecutive blocks; False when one cannot be had.
+
+        Args:
+            cells: takes all of them.
+            new: of the group's position; takes those that nobody has yet.
+        """
+        find, share = self._index.cells.find, self._index.cells.share
+        group_id = self._layout.groups[new.position].group_id
+        keys = self._index.share_keys(new.position, blocks, self._hashes)
+        sources = self._tables.block_ids(group_id, blocks)
+        for block, key, source in zip(blocks, keys, sources, strict=True):
+            cell = find(key)
+            if cell is None:
+                cell = self._new_cell(new.position, source, evictions)
+                if cell is None:
+                    return False
+                if self._content is not None:
+                    cell.notice = (self._content, block)
+                share(key, cell)
+                new.cells.append(cell)
+                new.device_blocks.append(source)
+            cells.append(cell)
+        return True
+
+    def _new_cell(
+        self, position: int, source: int, evictions: Generator[bool]
+    ) -> Cell | None:
+        """A cell to be filled from a device block; None without a block or room."""
+        if not source:
+            self._counters.stores_without_block += 1
+            return None
+        cell = self._index.allocate(position, self._tenant, evictions)
+        if cell is None:
+            self._counters.stores_without_room += 1
+        return cell
 
     def copies(self) -> list[BlockCopies]:
         """What to copy; call it after the last cell has been taken."""
@@ -179,29 +225,3 @@ class StorePlan:
         for cell in cells:
             first_block = depth * self._blocks_per_cell[cell.position]
             cell.notice = (self._content, first_block)
-
-    def _checkpoint_cell(
-        self,
-        position: int,
-        block: int,
-        filled: list[_Filled],
-        evictions: Generator[bool],
-    ) -> Cell | None:
-        group = self._layout.groups[position]
-        key = self._index.share_key(position, block, self._hashes)
-        cell = self._index.cells.find(key)
-        if cell is not None:
-            return cell
-        device_block = self._tables.block_id(group.group_id, block)
-        if not device_block:
-            self._counters.stores_without_block += 1
-            return None
-        cell = self._index.allocate(position, self._tenant, evictions)
-        if cell is None:
-            self._counters.stores_without_room += 1
-            return None
-        if self._content is not None:
-            cell.notice = (self._content, block)
-        self._index.cells.share(key, cell)
-        filled.append((position, [cell], [device_block]))
-        return cell

@@ -260,11 +260,13 @@ class Index:
         self.num_checkpoints += 1
         return node.checkpoint
 
-    def share_key(
-        self, position: int, block: int, hashes: Sequence[bytes]
-    ) -> tuple[int, bytes]:
-        """What checkpoints that need the same block find its cell by."""
-        return position, hashes[(block + 1) * self._hashes_per_block[position] - 1]
+    def share_keys(
+        self, position: int, blocks: range, hashes: Sequence[bytes]
+    ) -> list[tuple[int, bytes]]:
+        """What checkpoints that need the same blocks find their cells by."""
+        size = self._hashes_per_block[position]
+        first = (blocks.start + 1) * size - 1
+        return [(position, key) for key in hashes[first : blocks.stop * size : size]]
 
     def borrow_checkpoint(self, node: Node, hashes: Sequence[bytes]) -> None:
         """Make ``node`` a resume point if its neighbours hold all that it needs.
@@ -281,9 +283,9 @@ class Index:
         if not (is_open and node.needs_checkpoint) or self.rules.margin_chunks:
             return
         keys = (
-            self.share_key(position, block, hashes)
+            key
             for position, blocks in self.rules.checkpoint_blocks(self.boundary(node))
-            for block in blocks
+            for key in self.share_keys(position, blocks, hashes)
         )
         cells = self.cells.find_all(keys)
         if cells is None:
