@@ -20,6 +20,20 @@ def test_one_key_per_hash_block_and_no_two_alike(ids, hash_tokens):
     assert made[:3] == keys[:3]
 
 
+@given(
+    num_ids=st.integers(0, 12),
+    hash_tokens=st.sampled_from([4, 8, 16, 24, 32, 48]),
+    cut=st.slices(24),
+)
+def test_keys_of_a_slice_are_those_of_its_places(num_ids, hash_tokens, cut):
+    """Made at once or one by one, before or after."""
+    ids = array("q", (7 * i - 40 for i in range(num_ids)))
+    at_once, single = (PrefixKeys(ids, 16, hash_tokens) for _ in range(2))
+    places = range(*cut.indices(len(single)))
+    assert [single[i] for i in places] == at_once[cut] == at_once[cut]
+    assert list(single) == list(at_once)
+
+
 def test_prompts_share_keys_as_far_as_they_share_ids():
     """The same id gives the same keys, whatever comes after."""
     one = PrefixKeys(array("q", [7, 8, 9]), 16, 4)

@@ -111,7 +111,7 @@ class WatchedMemory(Memory):
         above, num_so_far = running.computed, 0
         count = num_leading if self.host.is_prefix_closed else _num_in_a_row
         for reason, test in zip(_TESTED, tests, strict=True):
-            if num_so_far < limit:
+            if num_so_far < limit and test(fresh[num_so_far]):
                 holds = functools.partial(_is_so, fresh, test)
                 num_so_far = count(num_so_far, limit, holds)
             above = self._count(reason, above, (found + num_so_far) * self.unit)

@@ -42,8 +42,7 @@ class PrefixKeys(Sequence[bytes]):
             made = self._made[index]
             if None not in made:
                 return cast("list[bytes]", made)
-            indices = range(*index.indices(len(self._made)))
-            return [key or self._make(i) for key, i in zip(made, indices, strict=True)]
+            return self._make_all(range(*index.indices(len(self._made))))
         found = self._made[index]
         if found is not None:
             return found
@@ -55,3 +54,17 @@ class PrefixKeys(Sequence[bytes]):
         number = self._ids[block] * self._block_tokens + place
         key = self._made[index] = number.to_bytes(_KEY_BYTES, "big", signed=True)
         return key
+
+    def _make_all(self, indices: range) -> list[bytes]:
+        """Several; at once where all of them end at the same place in their blocks."""
+        size = self._block_tokens
+        num_blocks, is_uneven = divmod(indices.step * self._hash_tokens, size)
+        if is_uneven or num_blocks < 1:
+            return [self._made[i] or self._make(i) for i in indices]
+        block, place = divmod((indices.start + 1) * self._hash_tokens - 1, size)
+        ids = self._ids[block : block + len(indices) * num_blocks : num_blocks]
+        keys = [
+            (i * size + place).to_bytes(_KEY_BYTES, "big", signed=True) for i in ids
+        ]
+        self._made[indices.start : indices.stop : indices.step] = keys
+        return keys
