@@ -39,7 +39,7 @@ FAULTS = (
     Fault(
         "replaced checkpoints go first under every order",
         "index/eviction.py",
-        "is_first = self.live.is_by_recency",
+        "is_first = self.live.superseded_first",
         "is_first = True",
     ),
     Fault(

@@ -22,7 +22,7 @@ class EvictionOrder:
         live: order among leaves that can be resumed at.
         dead: the same for leaves that cannot.
         superseded_first: whether replaced checkpoints go before these; None asks the
-            policy: where paths leave as a whole they are of no use.
+            policy.
         leased: nodes that stay, with their checkpoints.
         owners: who paid for a node, where somebody is bounded.
     """
@@ -108,7 +108,7 @@ class EvictionOrder:
             return None
         is_first = self._superseded_first
         if is_first is None:
-            is_first = self.live.is_by_recency
+            is_first = self.live.superseded_first
         return superseded.take(self._leased) if is_first else None
 
     def next_leaf(self, tenant: Tenant | None) -> Node | None:

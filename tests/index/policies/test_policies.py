@@ -6,7 +6,7 @@ import pytest
 from full_device import FullDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layouts import FULL, group, layout_of
+from layouts import FULL, WINDOW, group, layout_of
 
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import EVICTION_POLICIES, Settings
@@ -25,15 +25,22 @@ from kvcellar.layout.host import plan_geometry
 
 SHADOWED = {"lru": LruPolicy, "lru-2": Lru2Policy}
 LAYOUT = layout_of(group(0, FULL, 512, None, 100), hash_tokens=512, alignment=512)
+WINDOWED = layout_of(
+    group(0, FULL, 512, None, 100),
+    group(1, WINDOW, 512, 513, 100),
+    hash_tokens=512,
+    alignment=512,
+)
 
 
 class Host:
     """A planner whose copies end at once; prompts are lists of chunk keys."""
 
-    def __init__(self, policy, num_chunks):
-        geometry = plan_geometry(LAYOUT, 100 * num_chunks)
+    def __init__(self, policy, num_chunks, layout=LAYOUT):
+        geometry = plan_geometry(layout, 100 * num_chunks)
         assert geometry.arena_bytes == 100 * num_chunks
-        self.planner = Offloader(LAYOUT, geometry, Settings(eviction_policy=policy))
+        settings = Settings(eviction_policy=policy, spaced_checkpoint_share=0.0)
+        self.planner = Offloader(layout, geometry, settings)
         self.now = 0.0
 
     def serve(self, keys):
@@ -88,6 +95,39 @@ def test_a_shadow_of_fading_uses_is_close_to_the_index():
         hits[1] += host.serve(keys)
     assert hits[1] > 500
     assert abs(hits[0] - hits[1]) <= 0.03 * hits[1]
+
+
+def test_a_shadow_gives_up_replaced_checkpoints_as_the_index_does():
+    """Sessions that grow, and now and then branch off earlier, where resuming takes a
+    checkpoint; one that kept them all would find much less."""
+    rng, sessions = random.Random(6), [[n] for n in range(12)]
+    host = Host("lru", 128, WINDOWED)
+    shadow, keeping = (ShadowCache(LruPolicy(), 12_800, 100, 100) for _ in range(2))
+    keeping._take_replaced = lambda: None
+    found = {host: 0, shadow: 0, keeping: 0}
+    for number in range(600):
+        which = rng.randrange(12)
+        path = sessions[which] if len(sessions[which]) < 12 else [which]
+        path = path[: rng.randint(1, len(path))] if rng.random() < 0.1 else path
+        sessions[which] = path = [*path, 100 + number]
+        keys = [str(path[: i + 1]).encode() for i in range(len(path))]
+        for cache in (shadow, keeping):
+            found[cache] += cache.use(keys, host.now + 1.0)
+        found[host] += host.serve(keys)
+    assert found[host] > 1000
+    assert abs(found[shadow] - found[host]) <= 0.03 * found[host]
+    assert found[keeping] < 0.9 * found[host]
+
+
+def test_a_shadow_that_gave_up_a_checkpoint_resumes_above_it():
+    """And has one there again once a prompt has left there."""
+    shadow, keys = ShadowCache(LruPolicy(), 900, 100, 100), chain("a", 6)
+    shadow.use(keys[:2], 0.0)
+    shadow.use(keys[:4], 1.0)
+    shadow.use(keys, 2.0)  # six chunks, and no room for three checkpoints and another
+    shadow.use([b"else"], 3.0)
+    assert shadow.use([*keys[:2], b"b"], 4.0) == 0
+    assert shadow.use([*keys[:2], b"c"], 5.0) == 2
 
 
 def chain(name, length):

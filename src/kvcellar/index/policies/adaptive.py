@@ -25,7 +25,7 @@ class AdaptivePolicy:
     def _follow_order(self, policy: EvictionPolicy[Node]) -> None:
         """From now on everything is asked of ``policy``, without a step between."""
         self._policy = policy
-        self.is_by_recency = policy.is_by_recency
+        self.superseded_first = policy.superseded_first
         self.add, self.touch, self.remove = policy.add, policy.touch, policy.remove
         self.victim, self.would_be_next = policy.victim, policy.would_be_next
 

@@ -24,9 +24,9 @@ class PriorityClasses:
         self._classes = {0: first}  # lowest first
 
     @property
-    def is_by_recency(self) -> bool:
+    def superseded_first(self) -> bool:
         """As within a class."""
-        return self._first.is_by_recency
+        return self._first.superseded_first
 
     def another(self) -> "PriorityClasses":
         """Empty classes of the same order."""

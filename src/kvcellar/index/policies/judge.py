@@ -6,7 +6,7 @@ ahead by more than shadows err, and returned to as soon as it is ahead itself. W
 order that is worse than it looked can cost is bounded by that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kvcellar.index.evictable import GHOSTS_PER_NODE
@@ -34,14 +34,15 @@ SIMPLE_ORDERS: dict[str, Callable[[], EvictionPolicy[Any]]] = {
 """Orders that need nothing but a node's own history, by name."""
 
 ORDERS = (*SIMPLE_ORDERS, "lhd")
+LEAN_LHD = "lhd, superseded first"  # for sessions that grow and hardly ever branch
 
 
 class Faded:
     """Hits of each order, of which old ones count less and less."""
 
-    def __init__(self) -> None:
+    def __init__(self, orders: Iterable[str]) -> None:
         self._kept = 1.0 - 1.0 / MEMORY_PROMPTS
-        self._hits = dict.fromkeys(ORDERS, 0.0)
+        self._hits = dict.fromkeys(orders, 0.0)
         self._asked = self._weight = 0.0
 
     def add(self, num_asked: int, hits: dict[str, int]) -> None:
@@ -92,12 +93,13 @@ class OrderJudge:
         key_bytes = max(chunk_bytes, 1) * chunks_per_key
         self._times = ReuseTimes(GHOSTS_PER_NODE * num_bytes // key_bytes)
         shadow = LazyShadowCache if is_lazy else ShadowCache
+        orders = (*ORDERS, LEAN_LHD) if checkpoint_bytes else ORDERS
         self._shadows = {
             name: shadow(self._make(name, 1), num_bytes, key_bytes, checkpoint_bytes)
-            for name in ORDERS
+            for name in orders
         }
-        self._hits = Faded()
-        self._trust = {name: Trust() for name in ORDERS}
+        self._hits = Faded(orders)
+        self._trust = {name: Trust() for name in orders}
         self._trust_in_all = Trust()
         self._num_prompts = 0
         self._num_followed = 0
@@ -134,9 +136,9 @@ class OrderJudge:
     def _best(self) -> str:
         """The order to follow from now on."""
         expected = max(self._trust_in_all.ratio(), 1.0)  # so that it will be tried
-        trust = {name: self._trust[name].ratio(expected) for name in ORDERS}
+        trust = {name: own.ratio(expected) for name, own in self._trust.items()}
         hits, best = self._hits.trusted(trust), self.order
-        for name in ORDERS:
+        for name in hits:
             lead = LEAD * self._hits.full_asked if best == BASE else 0.0
             if hits[name] > MARGIN * hits[best] + lead:
                 best = name
@@ -150,6 +152,7 @@ class OrderJudge:
                 follow()
 
     def _make(self, name: str, chunks_per_key: int) -> EvictionPolicy[Any]:
-        if name == "lhd":
-            return LhdPolicy(self._times, chunks_per_key)
-        return SIMPLE_ORDERS[name]()
+        if name in SIMPLE_ORDERS:
+            return SIMPLE_ORDERS[name]()
+        is_lean = name == LEAN_LHD
+        return LhdPolicy(self._times, chunks_per_key, superseded_first=is_lean)

@@ -22,7 +22,7 @@ class KeyedPolicy(Generic[T]):
     """
 
     wants_history = True
-    is_by_recency = False
+    superseded_first = False
 
     def __init__(self, key: Key) -> None:
         self._key = key

@@ -23,12 +23,18 @@ class LhdPolicy(Generic[T]):
     Args:
         times: what is known of reuse; ``observe`` adds to it.
         chunks_per_key: it is told of one chunk in so many.
+        superseded_first: whether replaced checkpoints go first.
     """
 
     wants_history = True
-    is_by_recency = False
-
-    def __init__(self, times: ReuseTimes, chunks_per_key: int = 1) -> None:
+    def __init__(
+        self,
+        times: ReuseTimes,
+        chunks_per_key: int = 1,
+        *,
+        superseded_first: bool = False,
+    ) -> None:
+        self.superseded_first = superseded_first
         self._times = times
         self._chunks_per_key = chunks_per_key
         self._queues: dict[int, KeyedPolicy[T]] = {}
@@ -41,7 +47,9 @@ class LhdPolicy(Generic[T]):
 
     def another(self) -> "LhdPolicy[T]":
         """An empty one that goes by the same times."""
-        return LhdPolicy(self._times, self._chunks_per_key)
+        return LhdPolicy(
+            self._times, self._chunks_per_key, superseded_first=self.superseded_first
+        )
 
     def add(self, node: T) -> None:
         """Enter ``node`` into the queue of its class."""

@@ -14,7 +14,7 @@ class LruPolicy(KeyedPolicy[T]):
     """The oldest stamp goes first, and of one request the deepest."""
 
     wants_history = False
-    is_by_recency = True
+    superseded_first = True
 
     def __init__(self) -> None:
         super().__init__(lru_key)

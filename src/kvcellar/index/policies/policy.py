@@ -51,10 +51,11 @@ class EvictionPolicy(Protocol[T]):
     wants_history: bool
 
     @property
-    def is_by_recency(self) -> bool:
-        """Whether the last use alone decides.
+    def superseded_first(self) -> bool:
+        """Whether checkpoints that a deeper one has replaced go before any node.
 
-        A path was last used as a whole, so it then leaves as a whole.
+        By recency a path leaves as a whole, so they are of no use. Where ends leave
+        before beginnings, they are what a path can be resumed with then.
         """
         ...
 

@@ -19,9 +19,10 @@ class Run(Evictable):
         children: by their first key.
         depth: chunks from the root to its end.
         epoch: number that its user gives to the time of its latest use.
+        has_checkpoint: whether its user keeps what resuming at its end needs.
     """
 
-    __slots__ = ("children", "epoch", "keys", "parent")
+    __slots__ = ("children", "epoch", "has_checkpoint", "keys", "parent")
 
     def __init__(self, keys: list[bytes], parent: "Run | None") -> None:
         if parent is None:
@@ -32,6 +33,7 @@ class Run(Evictable):
         self.parent = parent
         self.children: dict[bytes, Run] = {}
         self.epoch = 0
+        self.has_checkpoint = False
 
     def path(self) -> "Iterator[Run]":
         """This run and those above it, the root left out."""
@@ -39,6 +41,12 @@ class Run(Evictable):
         while run.parent is not None:
             yield run
             run = run.parent
+
+    @property
+    def parent_run(self) -> "Run":
+        """The run above; the root has none."""
+        assert self.parent is not None
+        return self.parent
 
     @property
     def is_there(self) -> bool:
@@ -53,14 +61,13 @@ class Run(Evictable):
 
     def drop(self) -> "Run":
         """Leave the tree; the parent."""
-        assert self.parent is not None
-        del self.parent.children[self.keys[0]]
-        return self.parent
+        parent = self.parent_run
+        del parent.children[self.keys[0]]
+        return parent
 
     def split(self, length: int) -> "Run":
         """Cut it after ``length`` chunks; the upper part, which has no history yet."""
-        assert self.parent is not None
-        upper = self.parent.append(self.keys[:length])
+        upper = self.parent_run.append(self.keys[:length])
         self.keys = self.keys[length:]
         self.parent = upper
         upper.children[self.keys[0]] = self

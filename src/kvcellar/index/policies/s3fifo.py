@@ -24,7 +24,7 @@ class S3FifoPolicy:
     """
 
     wants_history = True
-    is_by_recency = False
+    superseded_first = False
 
     def __init__(self) -> None:
         self._short: OrderedDict[Node, int] = OrderedDict()

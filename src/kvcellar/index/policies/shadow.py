@@ -2,10 +2,12 @@
 
 Chunks of one run share one history and would stand side by side in any order of
 leaves; so runs are evicted from their ends, and the outcome is that of the chunks' own
-tree.
+tree. Where resuming takes a checkpoint, there is one at the end of each run, until a
+deeper one has replaced it and the order gives it up.
 """
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts, Past
@@ -38,6 +40,7 @@ class ShadowCache:
         self._num_chunks = 0
         self._ghosts = Ghosts()
         self._root = Run([], None)
+        self._replaced: deque[Run] = deque()  # whose checkpoint may have been
 
     def use(self, keys: Sequence[bytes], now: float) -> int:
         """A prompt comes and is stored.
@@ -65,9 +68,16 @@ class ShadowCache:
     def _num_hits(self, end: Run, num_shared: int) -> int:
         """Chunks to be loaded by a prompt that leaves ``end`` after so many of its."""
         num_lacking = len(end.keys) - num_shared
-        if num_lacking and self._checkpoint_bytes:
-            num_lacking = len(end.keys)  # inside a run there is none to resume with
-        return end.depth - num_lacking
+        if not self._checkpoint_bytes:
+            return end.depth - num_lacking
+        # Inside a run there is none to resume with.
+        return self._resume_point(end.parent_run if num_lacking else end).depth
+
+    def _resume_point(self, run: Run) -> Run:
+        """The nearest run at or above this one with a checkpoint, or the root."""
+        while run.parent is not None and not run.has_checkpoint:
+            run = run.parent
+        return run
 
     def _num_fitting(self, num_chunks: int) -> int:
         """Chunks of a path that are of use in a cache that has nothing else.
@@ -81,10 +91,18 @@ class ShadowCache:
 
     def _open(self, end: Run, num_shared: int) -> Run:
         """A run that ends where a path leaves ``end``."""
-        if num_shared == len(end.keys):
-            return end
+        if num_shared < len(end.keys):
+            end = end.split(num_shared)
+        if end.keys and not end.has_checkpoint:
+            self._add_checkpoint(end)
+        return end
+
+    def _add_checkpoint(self, run: Run) -> None:
+        """A prompt leaves at the end of ``run``, so it can be resumed there."""
+        run.has_checkpoint = True
         self._used_bytes += self._checkpoint_bytes
-        return end.split(num_shared)
+        if self._checkpoint_bytes and self._policy.superseded_first:
+            self._replaced.append(self._resume_point(run.parent_run))
 
     def _settle(self, end: Run, now: float) -> None:
         """What ends here was used now; make room for it. The order does not have it."""
@@ -109,11 +127,17 @@ class ShadowCache:
 
     def _append(self, parent: Run, keys: list[bytes]) -> Run:
         self._num_chunks += len(keys)
-        self._used_bytes += len(keys) * self._chunk_bytes + self._checkpoint_bytes
-        return parent.append(keys)
+        self._used_bytes += len(keys) * self._chunk_bytes
+        run = parent.append(keys)
+        self._add_checkpoint(run)
+        return run
 
     def _evict_one(self) -> bool:
-        """Let the end of a leaf go; False if only the running prompt is left."""
+        """Let the next to go go; False if only the running prompt is left."""
+        replaced = self._take_replaced()
+        if replaced is not None:
+            self._drop_checkpoint(replaced)
+            return True
         leaf = self._policy.victim()
         if leaf is None:
             return False
@@ -126,14 +150,33 @@ class ShadowCache:
             self._drop(leaf)
         return True
 
-    def _drop(self, leaf: Run) -> None:
-        self._policy.remove(leaf)
-        self._leave(leaf, len(leaf.keys))
+    def _take_replaced(self) -> Run | None:
+        """A run whose checkpoint a deeper one has replaced, the oldest first."""
+        while self._replaced:
+            run = self._replaced.popleft()
+            if run.has_checkpoint and run.is_there and _is_replaced(run):
+                return run
+        return None
+
+    def _drop_checkpoint(self, run: Run) -> None:
+        run.has_checkpoint = False
         self._used_bytes -= self._checkpoint_bytes
-        parent = leaf.drop()
-        parent.take_over(leaf)
-        if not parent.children and parent.keys:
-            self._policy.add(parent)
+
+    def _drop(self, leaf: Run) -> None:
+        """Let a leaf go, and what could not be resumed at without it."""
+        self._policy.remove(leaf)
+        while True:
+            self._leave(leaf, len(leaf.keys))
+            if leaf.has_checkpoint:
+                self._drop_checkpoint(leaf)
+            parent = leaf.drop()
+            parent.take_over(leaf)
+            if parent.children or not parent.keys:
+                return
+            if parent.has_checkpoint:
+                self._policy.add(parent)
+                return
+            leaf = parent
 
     def _leave(self, leaf: Run, num_chunks: int) -> None:
         """So many chunks at the end of ``leaf`` go."""
@@ -141,6 +184,15 @@ class ShadowCache:
         self._used_bytes -= num_chunks * self._chunk_bytes
         most = GHOSTS_PER_NODE * self._num_chunks
         self._ghosts.leave(leaf.keys[-num_chunks:], leaf, most)
+
+
+def _is_replaced(run: Run) -> bool:
+    """Whether the only path down leads to another checkpoint."""
+    while len(run.children) == 1:
+        (run,) = run.children.values()
+        if run.has_checkpoint:
+            return True
+    return False
 
 
 def _past_of(chunk: tuple[Past | None, bytes]) -> Past | None:
