@@ -135,14 +135,20 @@ class OrderJudge:
 
     def _best(self) -> str:
         """The order to follow from now on."""
-        expected = max(self._trust_in_all.ratio(), 1.0)  # so that it will be tried
-        trust = {name: own.ratio(expected) for name, own in self._trust.items()}
-        hits, best = self._hits.trusted(trust), self.order
+        hits, best = self._hits.trusted(self._ratios()), self.order
         for name in hits:
             lead = LEAD * self._hits.full_asked if best == BASE else 0.0
             if hits[name] > MARGIN * hits[best] + lead:
                 best = name
         return BASE if hits[BASE] > MARGIN * hits[best] else best
+
+    def _ratios(self) -> dict[str, float]:
+        """How far each order's shadow is believed."""
+        expected = max(self._trust_in_all.ratio(), 1.0)  # so that it will be tried
+        ratios = {name: own.ratio(expected) for name, own in self._trust.items()}
+        if LEAN_LHD in ratios:  # it errs as the other one does that keeps so few
+            ratios[LEAN_LHD] = self._trust[LEAN_LHD].ratio(ratios[BASE])
+        return ratios
 
     def _follow(self, order: str) -> None:
         if order != self.order:
