@@ -15,7 +15,7 @@ from kvcellar.core.offloader import Offloader
 from kvcellar.index.checks import check_index
 from kvcellar.index.evictable import Evictable
 from kvcellar.index.policies.choose import make_policy
-from kvcellar.index.policies.judge import OrderJudge
+from kvcellar.index.policies.judge import LEAN_LHD, OrderJudge
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
@@ -189,6 +189,22 @@ def test_a_shadow_that_promises_too_much_is_not_followed_for_long():
         orders.append(judge.order)
     assert {"lru"} < set(orders)
     assert orders[1000:].count("lru") > 900
+
+
+def test_an_untried_order_with_as_few_checkpoints_is_believed_as_lru_is():
+    """What LRU's shadow promises too much, that one's does too; nothing is known of
+    those that keep more."""
+    judge, keys = OrderJudge(40 * 100, 100, 50), chain("again", 8)
+    for number in range(140):
+        judge.observe(seen(keys, 4), float(number))
+    ratios = judge._ratios()
+    assert ratios[LEAN_LHD] == ratios["lru"] < 0.6
+    assert ratios["lhd"] == ratios["lru-2"] == 1.0
+
+
+def test_where_chunks_suffice_no_order_is_judged_twice():
+    """Orders that differ only in what becomes of checkpoints are the same there."""
+    assert LEAN_LHD not in OrderJudge(40 * 100, 100, 0)._ratios()
 
 
 def test_a_sample_says_how_far_the_device_and_host_memory_reached():

@@ -27,6 +27,7 @@ class LhdPolicy(Generic[T]):
     """
 
     wants_history = True
+
     def __init__(
         self,
         times: ReuseTimes,
