@@ -139,21 +139,23 @@ class Explainer:
     def _follow(self) -> None:
         """Note what happens to every chunk and checkpoint from here on."""
         index: Any = self._index
-        add_chunk, add_checkpoint = index.add_chunk, index.add_checkpoint
+        add_path, add_checkpoint = index.add_path, index.add_checkpoint
         drop_leaf, take_superseded = index._drop_leaf, index.order.superseded.take
 
-        def chunk(parent: Node, key: bytes, cells: Any) -> Any:
-            self._stored.add(key)
-            return add_chunk(parent, key, cells)
+        def path(*args: Any) -> list[Node]:
+            nodes: list[Node] = add_path(*args)
+            self._stored.update(node.key for node in nodes)
+            return nodes
 
         def checkpoint(node: Node, cells: Any, **options: Any) -> Any:
             self._placed.add(node.key)
             return add_checkpoint(node, cells, **options)
 
-        def leaf(node: Node) -> None:
+        def leaf(node: Node) -> Node:
             is_dead = node.checkpoint is None and node.needs_checkpoint
             (self._dead.add if is_dead else self._dead.discard)(node.key)
-            drop_leaf(node)
+            parent: Node = drop_leaf(node)
+            return parent
 
         def superseded(*args: Any, **options: Any) -> Node | None:
             node: Node | None = take_superseded(*args, **options)
@@ -161,5 +163,5 @@ class Explainer:
                 self._superseded.add(node.key)
             return node
 
-        index.add_chunk, index.add_checkpoint = chunk, checkpoint
+        index.add_path, index.add_checkpoint = path, checkpoint
         index._drop_leaf, index.order.superseded.take = leaf, superseded
