@@ -31,12 +31,14 @@ class Announcements:
 
     def stored(self, cells: Iterable[Cell]) -> None:
         """These cells can be loaded from now on; some may have been told of."""
+        new = [c for c in cells if not c.is_announced and c.notice is not None]
+        if not new:
+            return
         if self._removed:
             self._end()
-        for cell in cells:
-            if not cell.is_announced and cell.notice is not None:
-                cell.is_announced = True
-                self._stored.append(cell)
+        for cell in new:
+            cell.is_announced = True
+        self._stored += new
 
     def removed(self, cell: Cell) -> None:
         """This cell, which was told of, has been given back."""

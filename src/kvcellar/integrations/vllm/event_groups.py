@@ -30,6 +30,8 @@ class GroupEvents:
         block_tokens: tokens in one of its blocks.
         hashes_per_block: prefix hashes in one of its blocks.
         blocks_per_cell: blocks in one of its cells.
+        family: the same for groups whose blocks have the same hashes, and come and go
+            together: chunks' groups, or checkpoints', with blocks of one size.
         kind: as the engine names it.
         window: tokens that its layers look back; None if all.
     """
@@ -40,6 +42,8 @@ class GroupEvents:
         self.block_tokens = group.tokens_per_block
         self.hashes_per_block = group.tokens_per_block // layout.hash_block_tokens
         self.blocks_per_cell = layout.blocks_per_cell(position)
+        is_chunk = position in layout.chunk_positions
+        self.family = (self.block_tokens, self.blocks_per_cell, is_chunk)
         self.kind: str = get_kv_cache_spec_kind(spec).value
         self.window: int | None = get_kv_cache_spec_sliding_window(spec)
 
