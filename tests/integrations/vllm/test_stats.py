@@ -1,6 +1,7 @@
 """From both halves' counts to vLLM's ``/metrics``, over ranks and processes."""
 
 import functools
+import itertools
 import os
 import subprocess
 import sys
@@ -245,4 +246,37 @@ def test_what_a_run_counts_is_what_the_planner_holds():
         assert data['kvcellar_transferred_blocks_total{direction="load"}'] > 0
         assert len(data["kvcellar_lookup_seconds"]) >= 3
     finally:
+        oracle.close()
+
+
+@pytest.mark.parametrize("step_seconds", [0.0, 1.0])
+def test_figures_wait_while_requests_run_and_are_whole_with_the_last(step_seconds):
+    """Steps that follow each other at once share one reading; none of it gets lost."""
+    oracle = make_oracle(OracleOptions("gemma-3-27b", meddles=False))
+    total, connector = CellarStats(), oracle.scheduler.connector
+    side, take = connector.scheduler_side, connector.get_kv_connector_stats
+    ticks = itertools.count()
+    side.clock = lambda: step_seconds * next(ticks)
+    num_told = 0
+
+    def noted_take():
+        nonlocal num_told
+        stats = take()
+        if stats is not None:
+            total.aggregate(stats)
+            num_told += bool(side._watched)
+        return stats
+
+    connector.get_kv_connector_stats = noted_take
+    try:
+        oracle.apply(Arrive("r", (("p", 0, 600),), new_tokens=100))
+        oracle.apply(Steps(150))
+        stored = oracle.planner.counters.stored_chunks
+        assert stored > 0
+        assert not side._watched
+        assert stored == total.data['kvcellar_stores_total{kind="chunk"}']
+        assert (num_told == 1) == (step_seconds == 0)
+        assert num_told > 0
+    finally:
+        oracle.apply(Finish())
         oracle.close()

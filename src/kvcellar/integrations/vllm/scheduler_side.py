@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = init_logger("vllm.kvcellar")
 
+_STATS_SECONDS = 0.1  # between two readings of all figures; who scrapes asks far less
+
 
 class SchedulerSide:
     """Plans loads and stores; pins what they read; publishes what they wrote.
@@ -91,6 +93,7 @@ class SchedulerSide:
         self._is_followed = are_followed(vllm_config)
         self._kv_events: KvEvents | None = None
         self.num_changes = 0
+        self._stats_due = 0.0
         self._num_counted = -1
         self._status: StatusServer | None = None
         if transfer_config.kv_load_failure_policy != "recompute":
@@ -406,9 +409,18 @@ class SchedulerSide:
         return self._kv_events.take() if self._kv_events is not None else ()
 
     def take_stats(self) -> "CellarStats | None":
-        """What was counted since the last call."""
+        """What was counted since figures were last handed over, if they are due.
+
+        Asked after every step. While requests run there will be another one, so figures
+        may wait until they are worth it: reading them all takes longer than a step's
+        plan. With the last request everything is told.
+        """
         if self._offloader is None or self.num_changes == self._num_counted:
             return None
+        now = self.clock()
+        if self._watched and now < self._stats_due:
+            return None
+        self._stats_due = now + _STATS_SECONDS
         self._num_counted = self.num_changes
         num_bad_controls = self._control_reader.num_bad
         return self._counts.since_last(self._offloader, self._jobs, num_bad_controls)
