@@ -52,7 +52,7 @@ class Engine:
         index, histories = self.planner.index, {}
         while (leaf := index.order.live.victim()) is not None:
             histories[leaf.key] = (leaf.latest, leaf.previous, round(leaf.score, 9))
-            index._drop_leaf(leaf)
+            assert index._evict_one()
         return histories
 
 
