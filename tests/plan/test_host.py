@@ -38,6 +38,13 @@ def test_the_log_lines_are_those_of_the_connectors_code(name):
     assert expected == list(planned.figures.host.log_lines)
 
 
+def test_no_prompt_is_longer_than_requests_may_be():
+    """What the start-up log counts, and the plan with it."""
+    host = plan_of("gpt-oss-20b", host_memory="64GiB", max_model_len=2048).figures.host
+    assert "prompts of 2048 tokens" in host.log_lines[1]
+    assert f" {host.num_prompts} prompts" in host.log_lines[1]
+
+
 @pytest.mark.parametrize("name", ["deepseek-v4-flash", "gemma-3-27b", "qwen3-next"])
 def test_so_many_prompts_and_no_more_can_be_allocated(name):
     """The real allocator takes the cells of every prompt that the plan promises."""

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from kvcellar.config import Settings, describe_host_memory
-from kvcellar.index.capacity import capacity, describe
+from kvcellar.index.capacity import TYPICAL_PROMPT_TOKENS, capacity, describe
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
 from kvcellar.layout.ranks import RanksGeometry, server_layout
@@ -14,7 +14,10 @@ _WORTH_SAYING = 0.01  # of host memory that no cell covers
 
 
 def describe_server(
-    layouts: Sequence[CacheLayout], geometry: RanksGeometry, settings: Settings
+    layouts: Sequence[CacheLayout],
+    geometry: RanksGeometry,
+    settings: Settings,
+    longest_tokens: int = TYPICAL_PROMPT_TOKENS,
 ) -> list[str]:
     """The multiplication of sizes, then what fits.
 
@@ -23,16 +26,19 @@ def describe_server(
     Args:
         layouts: one per rank, in rank order.
         geometry: their cut.
+        longest_tokens: that a request may have; no prompt is said to have more.
     """
     num_sharing = geometry.num_sharing
+    prompt_tokens = min(TYPICAL_PROMPT_TOKENS, longest_tokens)
     if geometry.are_even:
-        figures = capacity(layouts[0], geometry.ranks[0])
+        figures = capacity(layouts[0], geometry.ranks[0], prompt_tokens)
         whose = f"per {num_sharing} ranks" if num_sharing > 1 else "per rank"
         return [
             describe_host_memory(settings, len(layouts), num_sharing),
             *describe(figures, whose).splitlines(),
         ]
-    figures = capacity(server_layout(layouts[::num_sharing]), geometry.server)
+    whole = server_layout(layouts[::num_sharing])
+    figures = capacity(whole, geometry.server, prompt_tokens)
     whose = f"in all {len(layouts)} ranks"
     return [
         describe_shares(geometry.arenas, num_sharing),

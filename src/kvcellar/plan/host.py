@@ -14,7 +14,7 @@ from kvcellar.config import (
     settings_from_extra_config,
 )
 from kvcellar.errors import ConfigError
-from kvcellar.index.capacity import Capacity, capacity
+from kvcellar.index.capacity import TYPICAL_PROMPT_TOKENS, Capacity, capacity
 from kvcellar.index.ranks import describe_server, wasted_share
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.ranks import RanksGeometry, cut_ranks, server_layout
@@ -131,6 +131,7 @@ def plan_host(
     shape: ServerShape,
     prompt_tokens: int,
     num_sharing: int = 1,
+    longest_tokens: int = TYPICAL_PROMPT_TOKENS,
 ) -> HostPlan:
     """Cut and count the memory of every rank.
 
@@ -138,6 +139,7 @@ def plan_host(
         layouts: of one rank of each pipeline stage.
         prompt_tokens: length of the typical prompt.
         num_sharing: consecutive ranks that share an arena.
+        longest_tokens: that a request may have.
 
     Raises:
         ConfigError: the memory is too small for the model.
@@ -169,7 +171,7 @@ def plan_host(
         chunk_tokens_total=whole.chunk_tokens_total,
         num_checkpoints=whole.num_checkpoints,
         bytes_per_prompt=whole.prompt_bytes,
-        log_lines=tuple(describe_server(ranks, geometry, settings)),
+        log_lines=tuple(describe_server(ranks, geometry, settings, longest_tokens)),
     )
 
 

@@ -33,7 +33,9 @@ def make_figures(request: PlanRequest) -> Figures:
     prompt_tokens = request.traffic.prompt_tokens_within(longest)
     layouts = served_layouts(model, settings)
     num_sharing = num_sharing_ranks(model, settings, request.shape.ranks_per_node)
-    host = plan_host(layouts, settings, request.shape, prompt_tokens, num_sharing)
+    host = plan_host(
+        layouts, settings, request.shape, prompt_tokens, num_sharing, longest
+    )
     _check_nodes(request, host)
     units = units_of(layouts[0])
     device = _device(request, model, longest, prompt_tokens)

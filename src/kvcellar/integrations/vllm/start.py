@@ -58,8 +58,9 @@ def build_planner(
     offloader = Offloader(plan.layout, plan.geometry.server, settings)
     if logger.isEnabledFor(logging.DEBUG):
         offloader.ledger.on_account = log_account
-    _warn_of(plan.layout, vllm_config.model_config.max_model_len)
-    _log(plan, settings)
+    longest_tokens = vllm_config.model_config.max_model_len
+    _warn_of(plan.layout, longest_tokens)
+    _log(plan, settings, longest_tokens)
     return offloader
 
 
@@ -122,8 +123,8 @@ def _refuse_other_units(ours: CacheLayout, told: CacheLayout) -> None:
         )
 
 
-def _log(plan: ServerPlan, settings: Settings) -> None:
-    for line in describe_server(plan.ranks, plan.geometry, settings):
+def _log(plan: ServerPlan, settings: Settings, longest_tokens: int) -> None:
+    for line in describe_server(plan.ranks, plan.geometry, settings, longest_tokens):
         logger.info("kvcellar: %s", line)
 
 
