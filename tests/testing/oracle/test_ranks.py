@@ -240,10 +240,10 @@ def test_more_stages_than_layers_are_refused():
     ],
 )
 def test_a_shell_hears_in_one_sentence_what_cannot_run(option, value, told, capsys):
-    """And gets the exit code of wrong use."""
+    """And gets the exit code of wrong use; messages are let through again."""
     assert 2 == main(["--layout", "three-windows", "--steps", "1", option, value])
-    logging.disable(logging.NOTSET)
     assert told in capsys.readouterr().err
+    assert logging.getLogger("vllm").isEnabledFor(logging.WARNING)
 
 
 def test_a_run_on_several_ranks_is_written_and_read(tmp_path):

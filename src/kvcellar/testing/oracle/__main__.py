@@ -9,10 +9,12 @@ carries the figures. A run that fails is written to a file that replays it.
 """
 
 import argparse
+import contextlib
 import logging
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,10 +88,25 @@ def main(arguments: list[str] | None = None) -> int:
     if options.layout == "list":
         print("\n".join(LAYOUT_NAMES))
         return 0
+    with _quietly():
+        return replay(options) if options.replay else _run(options)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the engine's messages; who called has them again afterwards."""
+    disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    if options.replay:
-        return replay(options)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run all layouts and modes that were asked for; the exit code."""
     names = LAYOUT_NAMES if options.layout == "all" else [options.layout]
     modes = ("eager", "lazy") if options.mode == "both" else (options.mode,)
     try:
