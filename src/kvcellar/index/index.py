@@ -1,4 +1,4 @@
-"""The prefix tree of what host memory holds.
+"""What host memory holds: how the prefix tree grows and shrinks.
 
 Theory. Every node is one chunk; its key is the engine's chained prefix hash at the
 chunk's end, so a key stands for a whole prefix and its depth.
@@ -31,6 +31,7 @@ from kvcellar.index.leases import Leases
 from kvcellar.index.limits import NO_LEASES, Limits
 from kvcellar.index.node import Checkpoint, Node
 from kvcellar.index.policies.policy import EvictionPolicy
+from kvcellar.index.prefix_tree import PrefixTree
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.index.states import EVICTING, GONE, READY, STORED, STORING
 from kvcellar.index.tenants import Tenant, Tenants
@@ -39,7 +40,7 @@ from kvcellar.reasons import MissReason
 EVICTED = MissReason.EVICTED  # looked up once; members of a class take long
 
 
-class Index:
+class Index(PrefixTree):
     """Nodes, checkpoints and their cells. Not thread-safe: the planner owns it.
 
     Args:
@@ -49,7 +50,6 @@ class Index:
         limits: how much leases and tenants may take.
 
     Attributes:
-        nodes: chunks that can be found, by key.
         num_checkpoints: held now.
         order: what may go, and what of it goes first.
         leases: paths that stay until a time.
@@ -67,15 +67,13 @@ class Index:
         superseded_first: bool | None = None,
         limits: Limits = NO_LEASES,
     ) -> None:
+        super().__init__(rules.layout)
         self.rules = rules
         self.cells = CellStore(slabs)
-        self.chunk_tokens = rules.layout.chunk_tokens
-        self.hashes_per_chunk = self.chunk_tokens // rules.layout.hash_block_tokens
         self._hashes_per_block = [
             group.tokens_per_block // rules.layout.hash_block_tokens
             for group in rules.layout.groups
         ]
-        self.nodes: dict[bytes, Node] = {}
         self.detached: set[Node] = set()
         self.epoch = 0
         self.counters = IndexCounters()
@@ -96,70 +94,6 @@ class Index:
             leased=self.leases.ends,
             owners=self.tenants.owners,
         )
-        self.root = Node(b"", None, (), needs_checkpoint=False)
-        self.root.state = READY
-
-    # -- finding -----------------------------------------------------------------
-
-    def deepest_known(
-        self, hashes: Sequence[bytes], num_chunks: int, hint: Node | None = None
-    ) -> Node:
-        """Deepest node, ready or being stored, on a path of ``num_chunks`` chunks.
-
-        Args:
-            hashes: the request's prefix hashes, one per hash block.
-            num_chunks: how far to look.
-            hint: where this path ended last time; if it still does, no search.
-        """
-        nodes, stride = self.nodes, self.hashes_per_chunk
-        if hint is not None and self._is_end(hint, hashes, num_chunks):
-            return hint
-        low, high, found = 0, num_chunks, self.root
-        while low < high:
-            middle = (low + high + 1) // 2
-            node = nodes.get(hashes[middle * stride - 1])
-            if node is None:
-                high = middle - 1
-            else:
-                low, found = middle, node
-        return found
-
-    def _is_end(self, node: Node, hashes: Sequence[bytes], num_chunks: int) -> bool:
-        """Whether ``node`` is on the path and its next chunk is not known."""
-        stride, depth = self.hashes_per_chunk, node.depth
-        if depth > num_chunks:
-            return False
-        if depth and self.nodes.get(hashes[depth * stride - 1]) is not node:
-            return False
-        return depth == num_chunks or hashes[(depth + 1) * stride - 1] not in self.nodes
-
-    def boundary(self, node: Node) -> int:
-        """Tokens that the prefix ending at ``node`` covers."""
-        return node.depth * self.chunk_tokens
-
-    def resume_point(self, node: Node) -> Node:
-        """Nearest node at or above ``node`` where a prompt can be resumed.
-
-        Follows the ``resume`` pointers, which may lag behind evictions but never
-        behind additions, and shortens the ones it passes.
-        """
-        while node.state is not READY:
-            assert node.parent is not None  # the root is always ready
-            node = node.parent
-        passed = []
-        while True:
-            target = node.resume
-            if target is not node:
-                passed.append(node)
-                node = target
-            elif node.is_resumable:
-                break
-            else:
-                assert node.parent is not None  # the root is always resumable
-                node.resume = node.parent.resume
-        for lagging in passed:
-            lagging.resume = node
-        return node
 
     # -- room --------------------------------------------------------------------
 
