@@ -13,7 +13,7 @@ from pages.markdown import origin, table
 _HEAD = (
     "# Options",
     "",
-    origin("`src/kvcellar/config.py`"),
+    origin("`src/kvcellar/config/`"),
     "",
     "All go into `kv_connector_extra_config` of `--kv-transfer-config`:",
     "",
