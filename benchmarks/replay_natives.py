@@ -20,7 +20,7 @@ import math
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -248,25 +248,22 @@ def _print_table(
     model: str, options: argparse.Namespace, found: dict[tuple[str, int, str], Found]
 ) -> None:
     kinds, sizes = tuple(_kinds(options)), _sizes(model, options)
-    print(f"| {model}: host GiB | {' | '.join(kinds)} | natives need, GiB | ratio |")
-    print("|---:" * (len(kinds) + 3) + "|")
 
-    def best(*, is_native: bool) -> list[float]:
-        given = [kind for kind in kinds if kind != BOUND]
-        wanted = [kind for kind in given if (kind in NATIVES) == is_native]
-        return [max(found[model, n, kind].hit_ratio for kind in wanted) for n in sizes]
+    def best(of: set[str]) -> list[float]:
+        return [max(found[model, n, kind].hit_ratio for kind in of) for n in sizes]
 
-    ours, natives = best(is_native=False), best(is_native=True)
-    for size, hit in zip(sizes, ours, strict=True):
+    natives = {kind for kind in kinds if kind in NATIVES}
+    ours = set(kinds) - natives - {BOUND}
+    head: tuple[str, ...] = ()
+    rows: Iterable[tuple[str, ...]] = [()] * len(sizes)
+    if ours and natives:
+        head = "natives need, GiB", "ratio"
+        rows = _comparison(sizes, best(ours), best(natives))
+    _print_row(f"{model}: host GiB", *kinds, *head)
+    print("|---:" * (1 + len(kinds) + len(head)) + "|")
+    for size, shown in zip(sizes, rows, strict=True):
         shares = [found[model, size, kind].hit_ratio for kind in kinds]
-        percent = " | ".join(f"{100 * share:.1f}" for share in shares)
-        needed, own = _needed(hit, sizes, natives), _needed(hit, sizes, ours)
-        assert own is not None
-        if needed is None:
-            shown = f"more than {sizes[-1]:,}", f"> {sizes[-1] / own:.1f}"
-        else:
-            shown = f"{needed:,.0f}", f"{needed / own:.1f}"
-        print(f"| {size:,} | {percent} | {' | '.join(shown)} |")
+        _print_row(f"{size:,}", *(f"{100 * share:.1f}" for share in shares), *shown)
     some = found[model, sizes[0], kinds[0]]
     print(
         f"\n{some.num_requests:,} requests, {some.num_too_long:,} larger than the "
@@ -274,6 +271,27 @@ def _print_table(
         "there, %: "
         f"{100 * some.device_ratio:.1f}\n"
     )
+
+
+def _print_row(*cells: str) -> None:
+    print(f"| {' | '.join(cells)} |")
+
+
+def _comparison(
+    sizes: Sequence[int], ours: Sequence[float], natives: Sequence[float]
+) -> Iterator[tuple[str, str]]:
+    """For each size the memory that natives need for our hits, and the ratio to ours.
+
+    Args:
+        ours, natives: best hit ratios, by size.
+    """
+    for hit in ours:
+        needed, own = _needed(hit, sizes, natives), _needed(hit, sizes, ours)
+        assert own is not None
+        if needed is None:
+            yield f"more than {sizes[-1]:,}", f"> {sizes[-1] / own:.1f}"
+        else:
+            yield f"{needed:,.0f}", f"{needed / own:.1f}"
 
 
 def _needed(hit: float, sizes: Sequence[int], found: Sequence[float]) -> float | None:

@@ -118,3 +118,12 @@ def test_cells_that_were_kept_are_not_run_again(folder):
     assert 4 == len((folder / "kept").read_text().splitlines())
     assert "4 of 4" in first.stderr
     assert "of 4" not in second.stderr
+
+
+@pytest.mark.parametrize("kind", ["eager, LRU", "simple"])
+def test_one_side_alone_is_compared_with_nobody(folder, kind):
+    """Its hit ratios, and no column beside them."""
+    done = run(folder, "--kind", kind)
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert f"| llama-3.1-8b: host GiB | {kind} |" == rows[0]
+    assert [2, 2, 2] == [line.count("|") - 1 for line in rows]
