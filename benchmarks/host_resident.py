@@ -20,13 +20,9 @@ STEP_TOKENS = 8192
 class FewBlocks:
     """Block tables over a device cache that is much smaller than the prompt."""
 
-    def block_id(self, group_id: int, index: int) -> int:
-        """One of the device's blocks, and never the null block."""
-        return 1 + index % (NUM_DEVICE_BLOCKS - 1)
-
     def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """As for one."""
-        return [self.block_id(group_id, index) for index in indices]
+        """Some of the device's blocks, and never the null block."""
+        return [1 + index % (NUM_DEVICE_BLOCKS - 1) for index in indices]
 
 
 class Arena:

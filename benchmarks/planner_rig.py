@@ -17,12 +17,8 @@ from kvcellar.layout.host import plan_geometry
 class CountingTables:
     """Block tables in which block i of every group is device block i + 1."""
 
-    def block_id(self, group_id: int, index: int) -> int:
-        """Never 0: no window has moved on during a step."""
-        return index + 1
-
     def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """As for one."""
+        """Never 0: no window has moved on during a step."""
         return list(range(indices.start + 1, indices.stop + 1))
 
 

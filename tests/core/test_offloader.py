@@ -150,9 +150,6 @@ def _hashes(engine, tokens):
 
 
 class _Tables:
-    def block_id(self, group_id, index):
-        return index + 1
-
     def block_ids(self, group_id, indices):
         return [index + 1 for index in indices]
 

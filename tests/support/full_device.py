@@ -4,9 +4,6 @@
 class FullDevice:
     """Block tables and a prefix cache in which everything is there."""
 
-    def block_id(self, group_id, index):
-        return 1
-
     def block_ids(self, group_id, indices):
         return [1] * len(indices)
 

@@ -38,9 +38,6 @@ class PlannerSpeed:
 class _Tables:
     """Block tables in which every block is there."""
 
-    def block_id(self, group_id: int, index: int) -> int:
-        return index + 1
-
     def block_ids(self, group_id: int, indices: range) -> list[int]:
         return list(range(indices.start + 1, indices.stop + 1))
 

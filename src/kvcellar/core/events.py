@@ -11,12 +11,8 @@ from kvcellar.core.waiting import BlockKey, CachedBlocks
 class BlockTables(Protocol):
     """One request's block tables, read lazily: nobody copies a whole table."""
 
-    def block_id(self, group_id: int, index: int) -> int:
-        """Device block at ``index`` of the engine's group; 0 where there is none."""
-        ...
-
     def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """Device blocks at consecutive indices; 0 where there is none."""
+        """Device blocks at these places of the engine's group; 0 where none is."""
         ...
 
     def is_kept(self, group_id: int, index: int) -> bool:

@@ -27,7 +27,6 @@ from kvcellar.index.evictable import chunks_per_sample
 from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
 from kvcellar.index.node import Node
-from kvcellar.index.policies.policy import ReadsDue
 from kvcellar.reasons import MissReason
 
 _SWEEP_CHUNKS = 256  # waiting chunks above which lost ones are looked for
@@ -53,7 +52,7 @@ class LazyStores(EagerStores):
         }
         self._chunks_per_sample = chunks_per_sample(self.chunk_tokens)
         self._most_chunks = _most_chunks(index)
-        self._is_due_read = isinstance(index.order.live, ReadsDue)
+        self._is_due_read = index.order.live.reads_due
         self._due: deque[bytes] = deque(maxlen=_MOST_DUE)
         self._sweep_at = _SWEEP_CHUNKS
 

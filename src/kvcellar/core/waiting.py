@@ -57,18 +57,17 @@ class HashTables:
         self._cached = cached
         self._hashes_per_block = tokens
 
-    def block_id(self, group_id: int, index: int) -> int:
-        """Where the block's content is on the device now; 0 if nowhere."""
-        end = (index + 1) * self._hashes_per_block[group_id]
-        return self._cached.find(group_id, self._hashes[end - 1])
-
     def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """The same for consecutive blocks."""
-        return [self.block_id(group_id, index) for index in indices]
+        """Where the blocks' content is on the device now; 0 if nowhere."""
+        return [self._find(group_id, index) for index in indices]
 
     def is_kept(self, group_id: int, index: int) -> bool:
         """Whether it is there at all."""
-        return bool(self.block_id(group_id, index))
+        return bool(self._find(group_id, index))
+
+    def _find(self, group_id: int, index: int) -> int:
+        end = (index + 1) * self._hashes_per_block[group_id]
+        return self._cached.find(group_id, self._hashes[end - 1])
 
 
 class WaitingRoom:

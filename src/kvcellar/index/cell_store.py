@@ -29,14 +29,11 @@ class CellStore:
 
     def take(self, position: int) -> Cell | None:
         """A cell with one reference, compacting if that makes room; None if full."""
-        slabs = self.slabs
-        cell = slabs.allocate(position)
-        while cell is None and slabs.can_give:
-            moves = slabs.reclaim_slab(position)
+        while (cell := self.slabs.allocate(position)) is None:
+            moves = self.slabs.reclaim_slab(position)
             if moves is None:
                 return None
             self._moves.append(moves)
-            cell = slabs.allocate(position)
         return cell
 
     def cell_bytes(self, position: int) -> int:

@@ -51,8 +51,7 @@ class EvictionOrder:
     def settle(self, node: Node) -> None:
         """Offer ``node`` if it is a ready, unpinned leaf that nobody has leased."""
         if self._may_go(node):
-            is_dead = node.checkpoint is None and node.needs_checkpoint
-            (self.dead if is_dead else self.live).add(node)
+            (self.dead if node.is_dead else self.live).add(node)
             if self._owners and (owner := self._owners.get(node)):
                 owner.order.add(node)
 
@@ -64,14 +63,14 @@ class EvictionOrder:
         """
         if self._owners or not self._may_go(node):
             return False
-        if node.checkpoint is None and node.needs_checkpoint:
+        if node.is_dead:
             return self.dead.would_be_next(node)
         return self.dead.victim() is None and self.live.would_be_next(node)
 
     def _may_go(self, node: Node) -> bool:
         return (
             node.pins == 0
-            and node.first_child is None
+            and node.is_leaf
             and node.state is READY
             and node.parent is not None
             and node not in self._leased
@@ -104,7 +103,7 @@ class EvictionOrder:
             tenant: who has to give; None for anybody.
         """
         superseded = self.superseded if tenant is None else tenant.superseded
-        if not superseded.candidates:
+        if not superseded:
             return None
         is_first = self._superseded_first
         if is_first is None:

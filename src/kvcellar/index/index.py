@@ -150,7 +150,7 @@ class Index(PrefixTree):
         boundary, needs_checkpoint = self.boundary(parent), self.rules.needs_checkpoint
         top, rooms = parent, self._cells_of_chunks(tenant)
         self.pin(top)  # making room must not take it
-        for key, cells in zip(keys, rooms, strict=False):
+        for key, cells in zip(keys, rooms, strict=False):  # room only where a key is
             boundary += self.chunk_tokens
             node = nodes[key] = Node(
                 key, parent, cells, needs_checkpoint=needs_checkpoint(boundary)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvcellar.index.cells import Cell
 from kvcellar.index.evictable import Evictable
-from kvcellar.index.states import READY, STORING, TRANSITIONS, State, require
+from kvcellar.index.states import READY, STORING, State, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,7 @@ class Checkpoint:
 
     def move_to(self, state: State) -> None:
         """Change state, as the table allows."""
-        is_legal = state in TRANSITIONS[self.state]
-        self.state = state if is_legal else require(self.state, state)
+        self.state = require(self.state, state)
 
 
 class Node(Evictable):
@@ -99,8 +98,7 @@ class Node(Evictable):
 
     def move_to(self, state: State) -> None:
         """Change state, as the table allows."""
-        is_legal = state in TRANSITIONS[self.state]
-        self.state = state if is_legal else require(self.state, state)
+        self.state = require(self.state, state)
 
     @property
     def is_dead(self) -> bool:

@@ -44,11 +44,7 @@ class _Slab:
 
 
 class SlabAllocator:
-    """Hands out cells. Not thread-safe: the planner owns it.
-
-    Attributes:
-        can_give: size classes with a slab's worth of free cells.
-    """
+    """Hands out cells. Not thread-safe: the planner owns it."""
 
     def __init__(self, geometry: HostGeometry) -> None:
         self.geometry = geometry
@@ -60,7 +56,7 @@ class SlabAllocator:
         self._cells_per_slab = [c.cells_per_slab for c in geometry.classes]
         self._num_used = [0] * num_classes
         self._num_free = [0] * num_classes  # in slabs that the class owns
-        self.can_give: set[int] = set()
+        self._can_give: set[int] = set()  # classes with a slab's worth of free cells
 
     @property
     def used_bytes(self) -> int:
@@ -94,7 +90,7 @@ class SlabAllocator:
         cell = cells[slot] = Cell(position, slab.number * len(cells) + slot)
         self._num_used[class_id] += 1
         self._num_free[class_id] -= 1
-        if self.can_give:
+        if self._can_give:
             self._note_free(class_id)
         return cell
 
@@ -115,7 +111,7 @@ class SlabAllocator:
             return
         self._partial[class_id][number] = slab
         if self._num_free[class_id] == cells_per_slab:
-            self.can_give.add(class_id)
+            self._can_give.add(class_id)
 
     def reclaim_slab(self, position: int) -> list[CellMove] | None:
         """Empty one slab of another size class by moving its cells together.
@@ -127,7 +123,7 @@ class SlabAllocator:
             The moves to carry out, or None when no other class can spare a slab.
         """
         wanted = self._class_of[position]
-        if not self.can_give or self.can_give == {wanted}:
+        if not self._can_give or self._can_give == {wanted}:
             return None
         choices = [
             (self._emptiest(class_id), class_id)
@@ -159,7 +155,7 @@ class SlabAllocator:
             if free != self._num_free[class_id]:
                 raise InvariantError(f"class {class_id}: {free=} is not what it counts")
             can_give = free >= self._cells_per_slab[class_id]
-            if can_give != (class_id in self.can_give):
+            if can_give != (class_id in self._can_give):
                 raise InvariantError(f"class {class_id}: {can_give=} is not noted")
             if partial != self._partial[class_id].keys():
                 raise InvariantError(f"class {class_id}: partial slabs are {partial}")
@@ -167,9 +163,9 @@ class SlabAllocator:
     def _note_free(self, class_id: int) -> None:
         """The number of a class's free cells has changed."""
         if self._num_free[class_id] >= self._cells_per_slab[class_id]:
-            self.can_give.add(class_id)
+            self._can_give.add(class_id)
         else:
-            self.can_give.discard(class_id)
+            self._can_give.discard(class_id)
 
     def _claim_slab(self, class_id: int) -> None:
         num_cells = self._cells_per_slab[class_id]

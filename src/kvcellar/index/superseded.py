@@ -13,20 +13,17 @@ class SupersededCheckpoints:
 
     Whether one is superseded is decided when it is taken, not when it is added: a
     branch that grows below it meanwhile makes it worth keeping.
-
-    Attributes:
-        candidates: nodes, each with the checkpoint that it had then.
     """
 
     def __init__(self) -> None:
-        self.candidates: deque[tuple[Node, Checkpoint]] = deque()
+        self._candidates: deque[tuple[Node, Checkpoint]] = deque()
         self._sweep_at = _MIN_CANDIDATES
 
     def add(self, node: Node) -> None:
         """A deeper checkpoint has become ready below ``node``."""
         if node.checkpoint is not None:
-            self.candidates.append((node, node.checkpoint))
-            if len(self.candidates) > self._sweep_at:
+            self._candidates.append((node, node.checkpoint))
+            if len(self._candidates) > self._sweep_at:
                 self._sweep()
 
     def take(self, kept: Container[Node]) -> Node | None:
@@ -35,8 +32,8 @@ class SupersededCheckpoints:
         Args:
             kept: nodes whose checkpoints may not go.
         """
-        while self.candidates:
-            node, checkpoint = self.candidates.popleft()
+        while self._candidates:
+            node, checkpoint = self._candidates.popleft()
             is_free = not node.pins and node not in kept
             if node.checkpoint is checkpoint and is_free and _is_replaced(node):
                 return node
@@ -44,15 +41,15 @@ class SupersededCheckpoints:
 
     def _sweep(self) -> None:
         """Forget those that have gone; nobody takes any while others go first."""
-        self.candidates = deque(c for c in self.candidates if c[0].checkpoint is c[1])
-        self._sweep_at = max(_MIN_CANDIDATES, 2 * len(self.candidates))
+        self._candidates = deque(c for c in self._candidates if c[0].checkpoint is c[1])
+        self._sweep_at = max(_MIN_CANDIDATES, 2 * len(self._candidates))
 
     def __len__(self) -> int:
-        return len(self.candidates)
+        return len(self._candidates)
 
     def clear(self) -> None:
         """Forget all candidates."""
-        self.candidates.clear()
+        self._candidates.clear()
 
 
 def _is_replaced(node: Node) -> bool:

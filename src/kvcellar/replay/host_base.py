@@ -33,12 +33,8 @@ class StepBlocks:
         self._windows = windows
         self.kept = kept
 
-    def block_id(self, group_id: int, index: int) -> int:
-        """Some block; which one makes no difference here."""
-        return 1
-
     def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """As many."""
+        """Some blocks; which ones makes no difference here."""
         return [1] * len(indices)
 
     def is_kept(self, group_id: int, index: int) -> bool:

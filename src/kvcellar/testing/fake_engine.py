@@ -53,14 +53,10 @@ class FakeRequest:
     num_computed: int = 0
     is_loading: bool = False
 
-    def block_id(self, group_id: int, index: int) -> int:
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
         """As ``BlockTables``; the fake engine's group ids are layout positions."""
         row = self.tables[group_id]
-        return row[index] if index < len(row) else 0
-
-    def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """As ``BlockTables``."""
-        return [self.block_id(group_id, index) for index in indices]
+        return [row[index] if index < len(row) else 0 for index in indices]
 
     def is_kept(self, group_id: int, index: int) -> bool:
         """Never: the fake engine has no prefix cache of its own."""

@@ -22,13 +22,13 @@ def tables(handed_over):
 def test_a_state_is_read_only_where_it_was_handed_over():
     """The table's own block may hold the state of a token inside the block."""
     found = tables([(1, 9, 48)])
-    assert [3, 4, 5, 6, 0] == [found.block_id(0, n) for n in range(5)]
-    assert [0, 0, 9, 0] == [found.block_id(1, n) for n in range(4)]
+    assert [3, 4, 5, 6, 0] == found.block_ids(0, range(5))
+    assert [0, 0, 9, 0] == found.block_ids(1, range(4))
     assert [48] == found.boundaries
 
 
 def test_nothing_is_handed_over():
     """Then no boundary of the state's group can be stored."""
     found = tables([])
-    assert [0] * 4 == [found.block_id(1, n) for n in range(4)]
+    assert [0] * 4 == found.block_ids(1, range(4))
     assert [] == found.boundaries

@@ -20,6 +20,7 @@ class PriorityClasses:
 
     def __init__(self, first: EvictionPolicy[Node]) -> None:
         self.wants_history = first.wants_history
+        self.reads_due = first.reads_due
         self._first = first
         self._classes = {0: first}  # lowest first
 

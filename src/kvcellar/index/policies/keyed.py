@@ -22,6 +22,7 @@ class KeyedPolicy(Generic[T]):
     """
 
     wants_history = True
+    reads_due = False
     superseded_first = False
 
     def __init__(self, key: Key) -> None:

@@ -27,6 +27,7 @@ class LhdPolicy(Generic[T]):
     """
 
     wants_history = True
+    reads_due = False
 
     def __init__(
         self,

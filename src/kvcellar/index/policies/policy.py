@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 from kvcellar.index.evictable import Evictable
 
@@ -20,8 +20,7 @@ class Prompt:
         num_local: that the device itself holds; nobody earns them.
         num_loaded: that host memory gave.
         due: lazy mode: keys of chunks whose time to be stored has come since the
-            last prompt, in that order. Collected only for a policy that
-            ``ReadsDue``.
+            last prompt, in that order. Collected only for a policy that reads it.
     """
 
     keys: Sequence[bytes]
@@ -46,9 +45,11 @@ class EvictionPolicy(Protocol[T]):
 
     Attributes:
         wants_history: whether the uses of nodes that have gone matter to it.
+        reads_due: whether it learns from ``Prompt.due`` too.
     """
 
     wants_history: bool
+    reads_due: bool
 
     @property
     def superseded_first(self) -> bool:
@@ -105,14 +106,3 @@ class EvictionPolicy(Protocol[T]):
     def __iter__(self) -> Iterator[T]:
         """They, in no order."""
         ...
-
-
-@runtime_checkable
-class ReadsDue(Protocol):
-    """A policy that learns from ``Prompt.due`` too.
-
-    Attributes:
-        reads_due: True.
-    """
-
-    reads_due: bool

@@ -24,6 +24,7 @@ class S3FifoPolicy:
     """
 
     wants_history = True
+    reads_due = False
     superseded_first = False
 
     def __init__(self) -> None:

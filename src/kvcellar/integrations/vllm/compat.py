@@ -169,16 +169,11 @@ class EngineTables:
     def __init__(self, managers: Sequence[Any], request_id: str) -> None:
         self._rows = [m.req_to_blocks.get(request_id, ()) for m in managers]
 
-    def block_id(self, group_id: int, index: int) -> int:
-        """Device block id; 0 beyond the table and where the window has moved on.
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
+        """Device block ids; 0 beyond the table and where the window has moved on.
 
         The engine's null block has id 0 and is never transferred.
         """
-        row = self._rows[group_id]
-        return row[index].block_id if index < len(row) else 0
-
-    def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """Device blocks at consecutive indices; 0 as for one."""
         row = self._rows[group_id]
         found = [block.block_id for block in row[indices.start : indices.stop]]
         return found + [0] * (len(indices) - len(found))
@@ -220,20 +215,13 @@ class StepTables(EngineTables):
         """Boundaries whose state is handed over, in tokens."""
         return [tokens for _, tokens in self._handed_over]
 
-    def block_id(self, group_id: int, index: int) -> int:
+    def block_ids(self, group_id: int, indices: range) -> list[int]:
         """As ``EngineTables``; for recurrent state what was handed over, or 0."""
         tokens_per_block = self._state_tokens.get(group_id)
         if tokens_per_block is None:
-            row = self._rows[group_id]
-            return row[index].block_id if index < len(row) else 0
-        boundary = (index + 1) * tokens_per_block
-        return self._handed_over.get((group_id, boundary), 0)
-
-    def block_ids(self, group_id: int, indices: range) -> list[int]:
-        """Device blocks at consecutive indices; 0 as for one."""
-        if group_id in self._state_tokens:
-            return [self.block_id(group_id, index) for index in indices]
-        return super().block_ids(group_id, indices)
+            return super().block_ids(group_id, indices)
+        boundaries = [(index + 1) * tokens_per_block for index in indices]
+        return [self._handed_over.get((group_id, b), 0) for b in boundaries]
 
 
 class DeviceBlocks:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from vllm.distributed.kv_events import MEDIUM_CPU, BlockRemoved, BlockStored
 from vllm.v1.kv_cache_interface import (
     get_kv_cache_spec_kind,
@@ -52,21 +53,13 @@ class GroupEvents:
 
         The two events share their lists; nobody changes them any more.
         """
-        return BlockStored(
-            block_hashes=event.block_hashes,
-            parent_block_hash=event.parent_block_hash,
-            token_ids=event.token_ids,
-            block_size=event.block_size,
-            lora_id=event.lora_id,
-            medium=event.medium,
-            lora_name=event.lora_name,
-            extra_keys=event.extra_keys,
+        same: BlockStored = msgspec.structs.replace(
+            event,
             group_idx=self.group_id,
             kv_cache_spec_kind=self.kind,
             kv_cache_spec_sliding_window=self.window,
-            locality=event.locality,
-            session_id=event.session_id,
         )
+        return same
 
     def removed(self, hashes: "list[ExternalBlockHash]") -> BlockRemoved:
         """Take blocks back."""
