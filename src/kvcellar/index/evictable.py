@@ -7,7 +7,6 @@ evicted, its history is complete: its own uses and those of all that hung below 
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
@@ -82,6 +81,10 @@ class Evictable:
         times = {self.latest, self.previous, child.latest, child.previous, NEVER}
         self.latest, self.previous = sorted((*times, NEVER), reverse=True)[:2]
 
+    def past(self) -> "Past":
+        """Its history, to be remembered when it has gone."""
+        return self.latest, self.previous, self.score, self.num_uses
+
     def remember(self, past: "Past") -> None:
         """It has been here before; its parent knows those uses."""
         self.latest, self.previous, self.score, self.num_uses = past
@@ -104,25 +107,16 @@ class Ghosts:
         # past all that were deleted.
         self._pasts: OrderedDict[bytes, Past] = OrderedDict()
 
-    def leave(self, keys: Iterable[bytes], node: Evictable, most: int) -> None:
-        """Chunks of ``node`` go; at most ``most`` histories are kept, the latest."""
-        past = node.latest, node.previous, node.score, node.num_uses
+    def leave(self, key: bytes, node: Evictable, most: int) -> None:
+        """A chunk goes; at most ``most`` histories are kept, the latest."""
         pasts = self._pasts
-        for key in keys:
-            pasts[key] = past  # what came back was taken out then, so this is new
-        for _ in range(len(pasts) - most):
+        pasts[key] = node.past()  # what came back was taken out then, so this is new
+        while len(pasts) > most:
             pasts.popitem(last=False)
 
     def returns(self, key: bytes) -> Past | None:
         """What is known of something that comes back."""
         return self._pasts.pop(key, None)
-
-    def all_return(self, keys: Sequence[bytes]) -> list[Past | None]:
-        """The same of many; empty if nothing is known of any."""
-        pasts = self._pasts
-        if pasts.keys().isdisjoint(keys):
-            return []
-        return [pasts.pop(key, None) for key in keys]
 
     def clear(self) -> None:
         """Forget everything."""

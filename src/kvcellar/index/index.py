@@ -466,7 +466,7 @@ class Index(PrefixTree):
         if self._ghosts is not None:
             if leaf.depth % self._chunks_per_ghost == 0:
                 most = GHOSTS_PER_NODE * len(self.nodes) // self._chunks_per_ghost
-                self._ghosts.leave((leaf.key,), leaf, most)
+                self._ghosts.leave(leaf.key, leaf, most)
             parent.take_over(leaf)
         elif leaf.last_use > parent.last_use:
             parent.last_use = leaf.last_use

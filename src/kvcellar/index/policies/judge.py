@@ -111,7 +111,7 @@ class OrderJudge:
     def observe(self, prompt: Prompt, now: float) -> None:
         """A prompt has come: which order would have kept it?"""
         prompt = prompt.sampled(self._chunks_per_key)
-        keys, num_local = prompt.keys, prompt.num_local
+        keys, num_local = prompt.keys[:], prompt.num_local  # read often: made once
         self._times.observe(keys, num_local, now)
         earned = {}
         for name, shadow in self._shadows.items():

@@ -102,5 +102,4 @@ class LazyShadowCache(ShadowCache):
                 first = depth
             for time in uses:
                 end.count_use(time)
-        self._policy.remove(end)
         self._settle(end, now)

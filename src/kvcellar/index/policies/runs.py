@@ -16,6 +16,7 @@ class Run(Evictable):
 
     Attributes:
         keys: the chunks' keys, in order.
+        parent: the run above; none for the root, and for what has left the tree.
         children: by their first key.
         depth: chunks from the root to its end.
         epoch: number that its user gives to the time of its latest use.
@@ -51,8 +52,7 @@ class Run(Evictable):
     @property
     def is_there(self) -> bool:
         """Whether it is in the tree, and not its root."""
-        parent = self.parent
-        return parent is not None and parent.children.get(self.keys[0]) is self
+        return self.parent is not None
 
     def append(self, keys: list[bytes]) -> "Run":
         """A new run below this one."""
@@ -63,7 +63,15 @@ class Run(Evictable):
         """Leave the tree; the parent."""
         parent = self.parent_run
         del parent.children[self.keys[0]]
+        self.parent = None
         return parent
+
+    def cut(self, num_chunks: int) -> list[bytes]:
+        """Lose so many chunks at the end, but not all; their keys."""
+        keys = self.keys[-num_chunks:]
+        del self.keys[-num_chunks:]
+        self.depth -= num_chunks
+        return keys
 
     def split(self, length: int) -> "Run":
         """Cut it after ``length`` chunks; the upper part, which has no history yet."""
@@ -86,16 +94,16 @@ def find(root: Run, keys: Sequence[bytes]) -> tuple[Run, int]:
         child = run.children.get(keys[num_known])
         if child is None:
             break
-        shared = _num_shared(child.keys, keys, num_known)
+        shared = num_shared(child.keys, keys, num_known)
         if shared < len(child.keys):
             return child, shared
-        run, num_known = child, num_known + shared
+        run, num_known = child, child.depth
     return run, len(run.keys)
 
 
-def _num_shared(known: Sequence[bytes], keys: Sequence[bytes], first: int) -> int:
-    """How far two runs agree."""
+def num_shared(known: Sequence[bytes], keys: Sequence[bytes], first: int) -> int:
+    """How far a run and the path from ``first`` on agree, whose first keys do."""
     most = min(len(known), len(keys) - first)
-    if known[:most] == keys[first : first + most]:  # most often; and no call per step
+    if known[most - 1] == keys[first + most - 1]:  # most often
         return most
-    return num_leading(1, most, lambda n: known[n - 1] == keys[first + n - 1])
+    return num_leading(1, most - 1, lambda n: known[n - 1] == keys[first + n - 1])

@@ -6,11 +6,11 @@ tree. Where resuming takes a checkpoint, there is one at the end of each run, un
 deeper one has replaced it and the order gives it up.
 """
 
-import itertools
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts, Past
+from kvcellar.index.evictable import GHOSTS_PER_NODE
+from kvcellar.index.policies.ghost_runs import GhostRuns
 from kvcellar.index.policies.policy import EvictionPolicy
 from kvcellar.index.policies.runs import Run, find
 
@@ -38,7 +38,7 @@ class ShadowCache:
         self._checkpoint_bytes = checkpoint_bytes
         self._used_bytes = 0
         self._num_chunks = 0
-        self._ghosts = Ghosts()
+        self._ghosts = GhostRuns()
         self._root = Run([], None)
         self._replaced: deque[Run] = deque()  # whose checkpoint may have been
 
@@ -57,7 +57,6 @@ class ShadowCache:
         num_fitting = self._num_fitting(len(keys))
         if end.depth < num_fitting:
             end = self._grow(end, list(keys[end.depth : num_fitting]))
-        self._policy.remove(end)
         end.count_use(now)
         self._settle(end, now)
         return num_hits
@@ -90,11 +89,12 @@ class ShadowCache:
         return 0 if self._checkpoint_bytes else most
 
     def _open(self, end: Run, num_shared: int) -> Run:
-        """A run that ends where a path leaves ``end``."""
+        """A run that ends where a path leaves ``end``; the order does not have it."""
         if num_shared < len(end.keys):
             end = end.split(num_shared)
         if end.keys and not end.has_checkpoint:
             self._add_checkpoint(end)
+        self._policy.remove(end)
         return end
 
     def _add_checkpoint(self, run: Run) -> None:
@@ -102,7 +102,9 @@ class ShadowCache:
         run.has_checkpoint = True
         self._used_bytes += self._checkpoint_bytes
         if self._checkpoint_bytes and self._policy.superseded_first:
-            self._replaced.append(self._resume_point(run.parent_run))
+            above = self._resume_point(run.parent_run)
+            if above.has_checkpoint:
+                self._replaced.append(above)
 
     def _settle(self, end: Run, now: float) -> None:
         """What ends here was used now; make room for it. The order does not have it."""
@@ -114,13 +116,8 @@ class ShadowCache:
 
     def _grow(self, parent: Run, keys: list[bytes]) -> Run:
         """Add chunks below ``parent``; those that were here before know their past."""
-        self._policy.remove(parent)
-        pasts = self._ghosts.all_return(keys)
-        if not pasts:
-            return self._append(parent, keys)
-        # Chunks that went together have one history; new ones have none.
-        for past, run in itertools.groupby(zip(pasts, keys, strict=True), _past_of):
-            parent = self._append(parent, [key for _, key in run])
+        for part, past in self._ghosts.all_return(keys):
+            parent = self._append(parent, part)
             if past is not None:
                 parent.remember(past)
         return parent
@@ -143,9 +140,7 @@ class ShadowCache:
             return False
         excess = -(-(self._used_bytes - self._num_bytes) // self._chunk_bytes)
         if not self._checkpoint_bytes and excess < len(leaf.keys):
-            self._leave(leaf, excess)
-            del leaf.keys[-excess:]
-            leaf.depth -= excess
+            self._leave(leaf.cut(excess), leaf)
         else:
             self._drop(leaf)
         return True
@@ -166,24 +161,25 @@ class ShadowCache:
         """Let a leaf go, and what could not be resumed at without it."""
         self._policy.remove(leaf)
         while True:
-            self._leave(leaf, len(leaf.keys))
+            parent = leaf.drop()
+            self._leave(leaf.keys, leaf)
             if leaf.has_checkpoint:
                 self._drop_checkpoint(leaf)
-            parent = leaf.drop()
+            if not parent.is_there:
+                return
             parent.take_over(leaf)
-            if parent.children or not parent.keys:
+            if parent.children:
                 return
             if parent.has_checkpoint:
                 self._policy.add(parent)
                 return
             leaf = parent
 
-    def _leave(self, leaf: Run, num_chunks: int) -> None:
-        """So many chunks at the end of ``leaf`` go."""
-        self._num_chunks -= num_chunks
-        self._used_bytes -= num_chunks * self._chunk_bytes
-        most = GHOSTS_PER_NODE * self._num_chunks
-        self._ghosts.leave(leaf.keys[-num_chunks:], leaf, most)
+    def _leave(self, keys: list[bytes], run: Run) -> None:
+        """Chunks at the end of ``run`` go."""
+        self._num_chunks -= len(keys)
+        self._used_bytes -= len(keys) * self._chunk_bytes
+        self._ghosts.leave(keys, run, GHOSTS_PER_NODE * self._num_chunks)
 
 
 def _is_replaced(run: Run) -> bool:
@@ -193,7 +189,3 @@ def _is_replaced(run: Run) -> bool:
         if run.has_checkpoint:
             return True
     return False
-
-
-def _past_of(chunk: tuple[Past | None, bytes]) -> Past | None:
-    return chunk[0]
