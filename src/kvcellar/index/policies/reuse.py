@@ -231,15 +231,16 @@ def _densities(rates: Floats) -> Floats:
     takes room until then. Longer and longer stays are tried; the best one counts.
     """
     used = 1.0 - np.exp(-rates * WIDTHS)
-    seconds = used / rates
-    best = np.zeros_like(rates)
-    alive, gain, cost = (np.full_like(rates, start) for start in (1.0, 0.0, 0.0))
+    # Ages by class: what is left of the ages after a stay is then one piece of memory.
+    used, seconds = used.T.copy(), (used / rates).T.copy()
     unused = 1.0 - used
+    best = np.zeros_like(used)
+    alive, gain, cost = (np.full_like(used, start) for start in (1.0, 0.0, 0.0))
     for stay in range(NUM_AGES):
-        now = np.s_[:, : NUM_AGES - stay]  # behind the last band there is nothing
-        later = np.s_[:, stay:]
-        gain[now] += alive[now] * used[later]
-        cost[now] += alive[now] * seconds[later]
-        alive[now] *= unused[later]
-        np.maximum(best[now], gain[now] / cost[now], out=best[now])
-    return best
+        num_ages = NUM_AGES - stay  # behind the last band there is nothing
+        alive, gain, cost = alive[:num_ages], gain[:num_ages], cost[:num_ages]
+        gain += alive * used[stay:]
+        cost += alive * seconds[stay:]
+        alive *= unused[stay:]
+        np.maximum(best[:num_ages], gain / cost, out=best[:num_ages])
+    return best.T
