@@ -78,8 +78,12 @@ class Evictable:
 
     def _merge_times(self, child: "Evictable") -> None:
         """The two latest of both; one request stamps one time, so equals are one."""
-        times = {self.latest, self.previous, child.latest, child.previous, NEVER}
-        self.latest, self.previous = sorted((*times, NEVER), reverse=True)[:2]
+        early, late = (self, child) if self.latest < child.latest else (child, self)
+        latest, previous = late.latest, NEVER
+        for time in (late.previous, early.latest, early.previous):
+            if previous < time < latest:
+                previous = time
+        self.latest, self.previous = latest, previous
 
     def past(self) -> "Past":
         """Its history, to be remembered when it has gone."""

@@ -51,8 +51,6 @@ class GhostRuns:
         Returns:
             The keys in order, cut where what is known of them changes.
         """
-        if self._by_first_key.keys().isdisjoint(keys):
-            return [(keys, None)]
         parts: list[tuple[list[bytes], Past | None]] = []
         for part, past in self._found(keys):
             if parts and parts[-1][1] == past:
@@ -64,13 +62,27 @@ class GhostRuns:
     def _found(self, keys: list[bytes]) -> Iterator[tuple[list[bytes], Past | None]]:
         first = 0
         while first < len(keys):
-            ghost, past, end = self._by_first_key.get(keys[first]), None, first + 1
-            if ghost is not None:
-                past = ghost.past
+            ghost = self._by_first_key.get(keys[first])
+            if ghost is None:
+                end = self._end_of_unknown(keys, first)
+                yield keys[first:end], None
+            else:
                 end = first + num_shared(ghost.keys, keys, first)
+                past = ghost.past
                 self._take(ghost, end - first)
-            yield keys[first:end], past
+                yield keys[first:end], past
             first = end
+
+    def _end_of_unknown(self, keys: list[bytes], first: int) -> int:
+        """Where what is known begins again.
+
+        What hung below a chunk went before it or with it. So behind one that is
+        forgotten nothing is known but the rest of its own run, the oldest there is.
+        """
+        oldest = next(iter(self._oldest_first), None)
+        if oldest is not None and oldest.keys[0] in keys[first:]:
+            return keys.index(oldest.keys[0], first)
+        return len(keys)
 
     def _take(self, ghost: _Ghost, num_chunks: int) -> None:
         """Forget so many at the beginning of ``ghost``."""

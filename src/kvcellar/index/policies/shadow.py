@@ -36,6 +36,7 @@ class ShadowCache:
         self._num_bytes = num_bytes
         self._chunk_bytes = chunk_bytes
         self._checkpoint_bytes = checkpoint_bytes
+        self._most_chunks = (num_bytes - checkpoint_bytes) // chunk_bytes  # of a path
         self._used_bytes = 0
         self._num_chunks = 0
         self._ghosts = GhostRuns()
@@ -83,10 +84,9 @@ class ShadowCache:
 
         Where resuming takes a checkpoint, a part without its end is of none.
         """
-        most = (self._num_bytes - self._checkpoint_bytes) // self._chunk_bytes
-        if num_chunks <= most:
+        if num_chunks <= self._most_chunks:
             return num_chunks
-        return 0 if self._checkpoint_bytes else most
+        return 0 if self._checkpoint_bytes else self._most_chunks
 
     def _open(self, end: Run, num_shared: int) -> Run:
         """A run that ends where a path leaves ``end``; the order does not have it."""
@@ -131,8 +131,7 @@ class ShadowCache:
 
     def _evict_one(self) -> bool:
         """Let the next to go go; False if only the running prompt is left."""
-        replaced = self._take_replaced()
-        if replaced is not None:
+        if self._replaced and (replaced := self._take_replaced()):
             self._drop_checkpoint(replaced)
             return True
         leaf = self._policy.victim()
