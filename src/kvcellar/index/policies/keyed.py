@@ -10,6 +10,9 @@ from kvcellar.index.policies.policy import Prompt, T
 Key = Callable[[Evictable], tuple[float, float]]
 """Of a history; the smallest is evicted first, among equals the deepest."""
 
+_Entry = tuple[tuple[float, float], int, int, T]
+"""Key, -depth, ticket, node: in the order in which nodes go."""
+
 _MIN_HEAP = 64  # below this many entries stale ones are not worth sweeping
 
 
@@ -27,8 +30,8 @@ class KeyedPolicy(Generic[T]):
 
     def __init__(self, key: Key) -> None:
         self._key = key
-        self._heap: list[tuple[tuple[float, float], int, int, T]] = []
-        self._current: dict[T, int] = {}
+        self._heap: list[_Entry[T]] = []
+        self._current: dict[T, _Entry[T]] = {}
         self._ticket = 0
 
     def observe(self, prompt: Prompt, now: float) -> None:
@@ -41,8 +44,8 @@ class KeyedPolicy(Generic[T]):
     def add(self, node: T) -> None:
         """Enter ``node`` at the place its history gives it."""
         self._ticket += 1
-        self._current[node] = self._ticket
         entry = (self._key(node), -node.depth, self._ticket, node)
+        self._current[node] = entry
         heapq.heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._current) + _MIN_HEAP:
             self._sweep()
@@ -59,9 +62,9 @@ class KeyedPolicy(Generic[T]):
     def victim(self) -> T | None:
         """The node to go next; it stays until it is removed."""
         while self._heap:
-            _, _, ticket, node = self._heap[0]
-            if self._current.get(node) == ticket:
-                return node
+            entry = self._heap[0]
+            if self._current.get(entry[3]) is entry:
+                return entry[3]
             heapq.heappop(self._heap)
         return None
 
@@ -81,5 +84,5 @@ class KeyedPolicy(Generic[T]):
         return iter(self._current)
 
     def _sweep(self) -> None:
-        self._heap = [e for e in self._heap if self._current.get(e[3]) == e[2]]
+        self._heap = [e for e in self._heap if self._current.get(e[3]) is e]
         heapq.heapify(self._heap)
