@@ -6,7 +6,6 @@ evicted, its history is complete: its own uses and those of all that hung below 
 """
 
 import math
-from collections import OrderedDict
 
 HALF_LIFE_SECONDS = 600.0  # after so long a use counts half; the one parameter of LRFU
 GHOSTS_PER_NODE = 4  # histories of chunks that have gone, per chunk that is there
@@ -97,34 +96,6 @@ class Evictable:
 
 Past = tuple[float, float, float, int]
 """The history of something that has gone: latest, previous, score, number of uses."""
-
-
-class Ghosts:
-    """Histories of what has gone, for a while.
-
-    Without them everything that returns looks new, and what is used rarely but surely
-    could never be told from what is used once.
-    """
-
-    def __init__(self) -> None:
-        # The latest last. A plain dict would look for its first key from the start,
-        # past all that were deleted.
-        self._pasts: OrderedDict[bytes, Past] = OrderedDict()
-
-    def leave(self, key: bytes, node: Evictable, most: int) -> None:
-        """A chunk goes; at most ``most`` histories are kept, the latest."""
-        pasts = self._pasts
-        pasts[key] = node.past()  # what came back was taken out then, so this is new
-        while len(pasts) > most:
-            pasts.popitem(last=False)
-
-    def returns(self, key: bytes) -> Past | None:
-        """What is known of something that comes back."""
-        return self._pasts.pop(key, None)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._pasts.clear()
 
 
 def _log_sum(a: float, b: float) -> float:

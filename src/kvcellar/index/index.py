@@ -25,8 +25,9 @@ from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
 from kvcellar.index.departures import Departures, departures_for
-from kvcellar.index.evictable import GHOSTS_PER_NODE, Ghosts, chunks_per_sample
+from kvcellar.index.evictable import GHOSTS_PER_NODE, chunks_per_sample
 from kvcellar.index.eviction import EvictionOrder
+from kvcellar.index.ghosts import Ghosts
 from kvcellar.index.leases import Leases
 from kvcellar.index.limits import NO_LEASES, Limits
 from kvcellar.index.node import Checkpoint, Node
@@ -466,7 +467,7 @@ class Index(PrefixTree):
         if self._ghosts is not None:
             if leaf.depth % self._chunks_per_ghost == 0:
                 most = GHOSTS_PER_NODE * len(self.nodes) // self._chunks_per_ghost
-                self._ghosts.leave(leaf.key, leaf, most)
+                self._ghosts.leave(leaf.key, leaf, parent, most)
             parent.take_over(leaf)
         elif leaf.last_use > parent.last_use:
             parent.last_use = leaf.last_use

@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcellar.index.evictable import (
-    HALF_LIFE_SECONDS,
-    NEVER,
-    Evictable,
-    Ghosts,
-)
+from kvcellar.index.evictable import HALF_LIFE_SECONDS, NEVER, Evictable
+from kvcellar.index.ghosts import Ghosts
 
 TIMES = st.lists(st.integers(0, 5000), unique=True, max_size=12).map(sorted)
 
@@ -54,7 +50,7 @@ def test_what_returns_and_goes_again_counts_once(times, later):
     """The uses from before are known to the parent already."""
     parent, child, ghosts = used_at([]), used_at(times), Ghosts()
     parent.take_over(child)
-    ghosts.leave(b"child", child, most=5)
+    ghosts.leave(b"child", child, parent, most=5)
     child = Evictable(2, 0.0)
     child.remember(ghosts.returns(b"child"))
     assert_history(child, times)
@@ -66,9 +62,9 @@ def test_what_returns_and_goes_again_counts_once(times, later):
 
 def test_only_the_latest_ghosts_are_kept():
     """And each is told once."""
-    ghosts = Ghosts()
+    ghosts, root = Ghosts(), used_at([])
     for key in (b"a", b"b", b"c", b"a"):
-        ghosts.leave(key, used_at([1]), most=2)
+        ghosts.leave(key, used_at([1]), root, most=2)
     assert [False, False, True] == [
         ghosts.returns(key) is not None for key in (b"b", b"x", b"c")
     ]

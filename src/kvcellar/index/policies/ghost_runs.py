@@ -1,8 +1,8 @@
 """What shadow caches remember of runs that have gone.
 
 Chunks that go together have one history, and what is left of them is always their end:
-a path returns from its beginning, and the oldest are forgotten in order. So one entry
-per run, found by its first key, does what ``Ghosts`` does with one per chunk.
+a path returns from its beginning, and of the oldest the first are forgotten first. So
+there is one entry per run, found by its first key.
 """
 
 from collections import OrderedDict
