@@ -67,6 +67,18 @@ def test_paths_remember_what_chunks_would(steps):
             tree.use(path, float(now // 4))  # some at the same time
 
 
+def test_paths_that_left_one_after_the_other_with_one_history_return_alone():
+    """The one that went first comes back first."""
+    tree = Tree()
+    for path in ([0, 0], [1, 0]):
+        tree.use(path, 1.0)
+    for path in ([0, 0], [1, 0]):
+        tree.evict(path, 2, most=9)
+    assert len(tree.pasts) == 4
+    tree.use([0, 0], 2.0)
+    assert len(tree.pasts) == 2
+
+
 def test_nothing_is_known_once_all_is_forgotten():
     """And what leaves after that is."""
     tree = Tree()
