@@ -6,7 +6,6 @@ there is one entry per run, found by its first key.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
 
 from kvcellar.index.evictable import Evictable, Past
 from kvcellar.index.policies.runs import num_shared
@@ -52,26 +51,24 @@ class GhostRuns:
             The keys in order, cut where what is known of them changes.
         """
         parts: list[tuple[list[bytes], Past | None]] = []
-        for part, past in self._found(keys):
-            if parts and parts[-1][1] == past:
-                parts[-1][0].extend(part)
-            else:
-                parts.append((part, past))
-        return parts
-
-    def _found(self, keys: list[bytes]) -> Iterator[tuple[list[bytes], Past | None]]:
         first = 0
         while first < len(keys):
-            ghost = self._by_first_key.get(keys[first])
-            if ghost is None:
-                end = self._end_of_unknown(keys, first)
-                yield keys[first:end], None
+            end, past = self._next_part(keys, first)
+            if parts and parts[-1][1] == past:
+                parts[-1][0].extend(keys[first:end])
             else:
-                end = first + num_shared(ghost.keys, keys, first)
-                past = ghost.past
-                self._take(ghost, end - first)
-                yield keys[first:end], past
+                parts.append((keys[first:end], past))
             first = end
+        return parts
+
+    def _next_part(self, keys: list[bytes], first: int) -> tuple[int, Past | None]:
+        """Where it ends, and what was known of it."""
+        ghost = self._by_first_key.get(keys[first])
+        if ghost is None:
+            return self._end_of_unknown(keys, first), None
+        num_chunks = num_shared(ghost.keys, keys, first)
+        self._take(ghost, num_chunks)
+        return first + num_chunks, ghost.past
 
     def _end_of_unknown(self, keys: list[bytes], first: int) -> int:
         """Where what is known begins again.

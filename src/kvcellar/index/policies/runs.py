@@ -94,10 +94,10 @@ def find(root: Run, keys: Sequence[bytes]) -> tuple[Run, int]:
         child = run.children.get(keys[num_known])
         if child is None:
             break
-        shared = num_shared(child.keys, keys, num_known)
-        if shared < len(child.keys):
-            return child, shared
-        run, num_known = child, child.depth
+        end = child.depth
+        if end > len(keys) or child.keys[-1] != keys[end - 1]:
+            return child, num_shared(child.keys, keys, num_known)
+        run, num_known = child, end
     return run, len(run.keys)
 
 
