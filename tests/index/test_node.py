@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcellar.index.node import Node
+from kvcellar.index.node import Checkpoint, Node
 
 
 def make_node(parent=None):
@@ -36,3 +36,24 @@ def test_a_child_that_was_disowned_can_be_adopted_again():
     second.adopt(child)
     assert [child] == list(second.children)
     assert 2 == len(list(first.children))
+
+
+def test_a_node_reaches_to_the_checkpoint_before():
+    """One that was given up, or is of use to no other path, is passed."""
+    path = [make_node()]
+    for _ in range(9):
+        node = Node(b"", path[-1], (), needs_checkpoint=True)
+        path[-1].adopt(node)
+        path.append(node)
+    leaf, kept, root = path[9], path[4], path[0]
+    assert 9 == leaf.reach(past_replaced=False)
+    kept.checkpoint = Checkpoint(())
+    for node in path[4:9]:
+        node.resume = kept
+    assert 5 == leaf.reach(past_replaced=False)
+    assert 9 == leaf.reach(past_replaced=True)
+    kept.adopt(make_node(kept))
+    assert 5 == leaf.reach(past_replaced=True)
+    kept.checkpoint = None
+    assert 9 == leaf.reach(past_replaced=False)
+    assert root.resume is root

@@ -49,6 +49,15 @@ class Evictable:
         self.latest = self.previous = self.score = self.known_score = NEVER
         self.num_uses = 0
 
+    def reach(self, *, past_replaced: bool) -> int:
+        """Steps to the checkpoint before it, or the root: what its own one serves.
+
+        Args:
+            past_replaced: pass those that are of use to no other path.
+        """
+        del past_replaced
+        return self.depth
+
     def count_use(self, now: float) -> None:
         """One more use; not always the latest, since lazy mode learns late."""
         if now >= self.latest:

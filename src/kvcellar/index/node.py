@@ -105,6 +105,18 @@ class Node(Evictable):
         """Whether nobody can resume at its end, for want of a checkpoint."""
         return self.checkpoint is None and self.needs_checkpoint
 
+    def reach(self, *, past_replaced: bool) -> int:
+        """Chunks from the checkpoint before it to its end; see ``Evictable``."""
+        above = self.parent
+        while above is not None and above.parent is not None:
+            if above.resume is not above:
+                above = above.resume
+            elif above.checkpoint and not (past_replaced and above.only_child):
+                break
+            else:
+                above = above.parent
+        return self.depth - (above.depth if above else 0)
+
     @property
     def is_leaf(self) -> bool:
         """Whether nothing hangs below it."""

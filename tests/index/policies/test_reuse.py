@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvcellar.index.evictable import Evictable
-from kvcellar.index.policies.lhd import LhdPolicy
 from kvcellar.index.policies.reuse import (
     EDGES,
     NUM_AGES,
@@ -100,26 +98,25 @@ def test_uses_that_the_device_serves_earn_nothing():
     assert density(times, 1, 8, 3.0) == pytest.approx(density(times, 1, 2, 3.0))
 
 
+def test_a_prompt_learns_when_it_was_used_before():
+    """As far as it is known; what is new has not been."""
+    times = ReuseTimes(LONG)
+    assert 1.0 == times.observe(chain("a", 4), 0, 1.0)
+    assert 1.0 == times.observe([*chain("a", 2), b"b"], 0, 3.0)
+    assert 3.0 == times.observe(chain("a", 2), 0, 4.0)
+
+
+def test_a_small_cache_follows_more_than_it_could_ever_hold():
+    """Its uses come long after it has forgotten."""
+    times = ReuseTimes.of_cache(10)
+    for number in range(100):
+        times.observe(chain(str(number), 10), 0, float(number))
+    assert 0.0 == times.observe(chain("0", 10), 0, 1000.0)
+
+
 def test_epochs_in_which_nothing_waits_are_forgotten():
     """However long a server runs, it keeps no more than what is followed."""
     times = ReuseTimes(most_chunks=100)
     for number in range(RANKED_EVERY * 40):
         times.observe(chain(str(number), 4), 0, float(number))
     assert times._waiting.shape[1] <= 3
-
-
-def test_the_least_density_goes_first_and_inside_a_class_the_longest_unused():
-    """Of a class that returns soon and one that does not, the latter goes."""
-    times = rhythm()
-    policy = LhdPolicy(times)
-    nodes = {}
-    for name, depth, age in (("old", 8, 6.0), ("new", 8, 3.0), ("once", 2, 2.0)):
-        nodes[name] = Evictable(depth, times.now - age)
-        nodes[name].num_uses = 1
-        policy.add(nodes[name])
-    order = []
-    while (victim := policy.victim()) is not None:
-        policy.remove(victim)
-        order.append(next(name for name, node in nodes.items() if node is victim))
-    assert ["once", "old", "new"] == order
-    assert 0 == len(policy)

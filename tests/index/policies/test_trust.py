@@ -18,7 +18,16 @@ def test_what_comes_true_is_what_is_believed(real):
     trust = Trust()
     for _ in range(3000):
         trust.compare(100, 10, real)
-    assert trust.ratio() == pytest.approx((real + 1) / 11)
+    assert trust.ratio() == pytest.approx((real + 3) / 13, rel=0.01)
+
+
+def test_a_few_prompts_do_not_condemn_an_order():
+    """Whatever they had asked for; they come in very different sizes."""
+    trust = Trust()
+    for _ in range(20):
+        trust.compare(30, 0, 0)
+    trust.compare(100, 90, 0)
+    assert trust.ratio() > 0.8
 
 
 def test_an_order_that_is_not_followed_is_forgiven():
@@ -32,7 +41,7 @@ def test_an_order_that_is_not_followed_is_forgiven():
         for _ in range(FORGOTTEN_PROMPTS):
             trust.forget()
     assert sorted(ratios) == ratios
-    assert ratios[0] < 0.2
+    assert ratios[0] < 0.3
     assert ratios[-1] > 0.9
 
 
@@ -42,4 +51,4 @@ def test_an_order_that_was_never_followed_is_taken_at_what_is_expected():
     assert trust.ratio(1.5) == 1.5
     for _ in range(3000):
         trust.compare(100, 10, 10)
-    assert trust.ratio(1.5) == pytest.approx(11.5 / 11)
+    assert trust.ratio(1.5) == pytest.approx(14.5 / 13, rel=0.01)

@@ -9,12 +9,9 @@ order that is worse than it looked can cost is bounded by that.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kvcellar.index.evictable import GHOSTS_PER_NODE
 from kvcellar.index.policies.lazy_shadow import LazyShadowCache
 from kvcellar.index.policies.lhd import LhdPolicy
-from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
-from kvcellar.index.policies.lru2 import Lru2Policy
 from kvcellar.index.policies.policy import MEMORY_PROMPTS, EvictionPolicy, Prompt
 from kvcellar.index.policies.reuse import ReuseTimes
 from kvcellar.index.policies.shadow import ShadowCache
@@ -22,18 +19,10 @@ from kvcellar.index.policies.trust import Trust
 
 BASE = "lru"
 JUDGED_EVERY = 50  # prompts
-SETTLING_PROMPTS = 100  # until then, what is there is mostly what the last order kept
 MARGIN = 1.01  # who takes over must be so much better
 LEAD = 0.005  # than LRU also by so much of what ``MEMORY_PROMPTS`` prompts ask for
 
-SIMPLE_ORDERS: dict[str, Callable[[], EvictionPolicy[Any]]] = {
-    "lru": LruPolicy,
-    "lru-2": Lru2Policy,
-    "lrfu": LrfuPolicy,
-}
-"""Orders that need nothing but a node's own history, by name."""
-
-ORDERS = (*SIMPLE_ORDERS, "lhd")
+LHD = "lhd"
 LEAN_LHD = "lhd, superseded first"  # for sessions that grow and hardly ever branch
 
 
@@ -91,9 +80,10 @@ class OrderJudge:
         self.followers: list[Callable[[], None]] = []
         self._chunks_per_key = chunks_per_key
         key_bytes = max(chunk_bytes, 1) * chunks_per_key
-        self._times = ReuseTimes(GHOSTS_PER_NODE * num_bytes // key_bytes)
+        self._times = ReuseTimes.of_cache(num_bytes // key_bytes)
+        self._checkpoint_keys = checkpoint_bytes / key_bytes
         shadow = LazyShadowCache if is_lazy else ShadowCache
-        orders = (*ORDERS, LEAN_LHD) if checkpoint_bytes else ORDERS
+        orders = (BASE, LHD, LEAN_LHD) if checkpoint_bytes else (BASE, LHD)
         self._shadows = {
             name: shadow(self._make(name, 1), num_bytes, key_bytes, checkpoint_bytes)
             for name in orders
@@ -102,7 +92,7 @@ class OrderJudge:
         self._trust = {name: Trust() for name in orders}
         self._trust_in_all = Trust()
         self._num_prompts = 0
-        self._num_followed = 0
+        self._followed_since = 0.0
 
     def make_policy(self) -> EvictionPolicy[Any]:
         """An empty policy of the order to follow."""
@@ -112,26 +102,28 @@ class OrderJudge:
         """A prompt has come: which order would have kept it?"""
         prompt = prompt.sampled(self._chunks_per_key)
         keys, num_local = prompt.keys[:], prompt.num_local  # read often: made once
-        self._times.observe(keys, num_local, now)
+        last_use = self._times.observe(keys, num_local, now)
         earned = {}
         for name, shadow in self._shadows.items():
             shadow.store_due(prompt.due, now)
             earned[name] = max(shadow.use(keys, now) - num_local, 0)
         self._hits.add(len(keys), earned)
-        self._compare(len(keys), earned[self.order], prompt.num_loaded)
+        self._forget_others()
+        if last_use >= self._followed_since:  # before, another order kept what there is
+            self._compare(len(keys), earned[self.order], prompt.num_loaded)
         self._num_prompts += 1
         if self._num_prompts % JUDGED_EVERY == 0:
-            self._follow(self._best())
+            self._follow(self._best(), now)
 
-    def _compare(self, num_asked: int, claimed: int, real: int) -> None:
-        """What did the shadow claim that is followed, and what came true?"""
-        self._num_followed += 1
+    def _forget_others(self) -> None:
         for name, trust in self._trust.items():
             if name != self.order:
                 trust.forget()
-        if self._num_followed > SETTLING_PROMPTS:
-            self._trust[self.order].compare(num_asked, claimed, real)
-            self._trust_in_all.compare(num_asked, claimed, real)
+
+    def _compare(self, num_asked: int, claimed: int, real: int) -> None:
+        """What did the shadow claim that is followed, and what came true?"""
+        self._trust[self.order].compare(num_asked, claimed, real)
+        self._trust_in_all.compare(num_asked, claimed, real)
 
     def _best(self) -> str:
         """The order to follow from now on."""
@@ -150,15 +142,19 @@ class OrderJudge:
             ratios[LEAN_LHD] = self._trust[LEAN_LHD].ratio(ratios[BASE])
         return ratios
 
-    def _follow(self, order: str) -> None:
+    def _follow(self, order: str, now: float) -> None:
         if order != self.order:
             self.order = order
-            self._num_followed = 0
+            self._followed_since = now
             for follow in self.followers:
                 follow()
 
     def _make(self, name: str, chunks_per_key: int) -> EvictionPolicy[Any]:
-        if name in SIMPLE_ORDERS:
-            return SIMPLE_ORDERS[name]()
-        is_lean = name == LEAN_LHD
-        return LhdPolicy(self._times, chunks_per_key, superseded_first=is_lean)
+        if name == BASE:
+            return LruPolicy()
+        return LhdPolicy(
+            self._times,
+            chunks_per_key,
+            superseded_first=name == LEAN_LHD,
+            checkpoint_chunks=self._checkpoint_keys * chunks_per_key,
+        )

@@ -1,8 +1,9 @@
 """LHD: what earns least for the room it takes goes first.
 
 How much a chunk earns is told by its class and the time since its last use
-(``reuse``). Inside a class the longest unused goes first, so only the first of each
-class have to be compared.
+(``reuse``). What waits for a use that comes late earns more and more until then, what
+is used soon or never less and less; so of each class the longest unused and the latest
+used are compared.
 Source: Beckmann et al., LHD: Improving cache hit rate by maximizing hit density, NSDI
 2018.
 """
@@ -11,10 +12,12 @@ import math
 from collections.abc import Iterator
 from typing import Generic
 
-from kvcellar.index.policies.keyed import KeyedPolicy
-from kvcellar.index.policies.lru import lru_key
+from kvcellar.index.policies.by_age import ByAge
 from kvcellar.index.policies.policy import Prompt, T
 from kvcellar.index.policies.reuse import ReuseTimes, age_band, class_of
+
+NO_RANK = (math.inf, math.inf)  # behind all
+UNKNOWN = -1
 
 
 class LhdPolicy(Generic[T]):
@@ -24,6 +27,7 @@ class LhdPolicy(Generic[T]):
         times: what is known of reuse; ``observe`` adds to it.
         chunks_per_key: it is told of one chunk in so many.
         superseded_first: whether replaced checkpoints go first.
+        checkpoint_chunks: what resuming needs besides, in chunks; 0 where they suffice.
     """
 
     wants_history = True
@@ -35,12 +39,17 @@ class LhdPolicy(Generic[T]):
         chunks_per_key: int = 1,
         *,
         superseded_first: bool = False,
+        checkpoint_chunks: float = 0.0,
     ) -> None:
         self.superseded_first = superseded_first
         self._times = times
         self._chunks_per_key = chunks_per_key
-        self._queues: dict[int, KeyedPolicy[T]] = {}
-        self._queue_of: dict[T, KeyedPolicy[T]] = {}
+        self._checkpoint_chunks = checkpoint_chunks
+        self._queues: dict[tuple[int, int], ByAge[T]] = {}
+        self._queue_of: dict[T, ByAge[T]] = {}
+        self._next: T | None = None
+        self._rank_of_next = NO_RANK
+        self._known_at = UNKNOWN  # prompt since which nothing has changed
 
     def observe(self, prompt: Prompt, now: float) -> None:
         """Learn from a prompt."""
@@ -50,18 +59,22 @@ class LhdPolicy(Generic[T]):
     def another(self) -> "LhdPolicy[T]":
         """An empty one that goes by the same times."""
         return LhdPolicy(
-            self._times, self._chunks_per_key, superseded_first=self.superseded_first
+            self._times,
+            self._chunks_per_key,
+            superseded_first=self.superseded_first,
+            checkpoint_chunks=self._checkpoint_chunks,
         )
 
     def add(self, node: T) -> None:
         """Enter ``node`` into the queue of its class."""
         self.remove(node)
-        number = class_of(node.num_uses, node.depth // self._chunks_per_key)
-        queue = self._queues.get(number)
+        kind = self._kind(node)
+        queue = self._queues.get(kind)
         if queue is None:
-            queue = self._queues[number] = KeyedPolicy(lru_key)
+            queue = self._queues[kind] = ByAge()
         queue.add(node)
         self._queue_of[node] = queue
+        self._known_at = UNKNOWN
 
     def touch(self, node: T) -> None:
         """Its class may have changed, and its place."""
@@ -73,24 +86,43 @@ class LhdPolicy(Generic[T]):
         queue = self._queue_of.pop(node, None)
         if queue is not None:
             queue.remove(node)
+            self._known_at = UNKNOWN
 
     def victim(self) -> T | None:
         """The one of the least density; of equals, the longest unused."""
-        density, now = self._times.density, self._times.now
-        least, found = (math.inf, math.inf), None
-        for number, queue in self._queues.items():
-            node = queue.victim()
-            if node is not None:
-                last_use = node.last_use
-                rank = density[number][age_band(now - last_use)], last_use
-                if rank < least:
-                    least, found = rank, node
-        return found
+        if self._known_at != self._times.num_prompts:
+            self._find_next()
+        return self._next
 
     def would_be_next(self, node: T) -> bool:
-        """Not known."""
-        del node
-        return False
+        """Whether ``node`` is of less density than all, or used longer ago."""
+        if self.victim() is None:
+            return True
+        return self._rank(self._kind(node), node) < self._rank_of_next
+
+    def _find_next(self) -> None:
+        least, found = NO_RANK, None
+        for kind, queue in self._queues.items():
+            for node in queue.ends():
+                rank = self._rank(kind, node)
+                if rank < least:
+                    least, found = rank, node
+        self._rank_of_next, self._next = least, found
+        self._known_at = self._times.num_prompts
+
+    def _kind(self, node: T) -> tuple[int, int]:
+        """Its class, and how often the room of its chunks its checkpoint doubles."""
+        number = class_of(node.num_uses, node.depth // self._chunks_per_key)
+        if not self._checkpoint_chunks:
+            return number, 0
+        reach = node.reach(past_replaced=self.superseded_first)
+        return number, int(1.0 + self._checkpoint_chunks / reach).bit_length() - 1
+
+    def _rank(self, kind: tuple[int, int], node: T) -> tuple[float, float]:
+        number, doublings = kind
+        last_use = node.last_use
+        band = age_band(self._times.now - last_use)
+        return self._times.density[number][band] / (1 << doublings), last_use
 
     def __contains__(self, node: T) -> bool:
         return node in self._queue_of

@@ -88,7 +88,7 @@ class EvictionPolicy(Protocol[T]):
         ...
 
     def would_be_next(self, node: T) -> bool:
-        """Whether ``node``, which is not here, would be the victim if it were added.
+        """Whether ``node``, which is not here, goes before all that are.
 
         Returns:
             False also where finding out takes as long as adding it.

@@ -7,12 +7,12 @@ Source of the idea: Beckmann et al., LHD: Improving cache hit rate by maximizing
 density, NSDI 2018. Uses that the device serves earn nothing here.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvcellar.index.evictable import GHOSTS_PER_NODE
 from kvcellar.index.policies.keyed import KeyedPolicy
 from kvcellar.index.policies.lru import lru_key
 from kvcellar.index.policies.policy import MEMORY_PROMPTS
@@ -22,12 +22,12 @@ Floats = NDArray[np.float64]
 
 USE_BANDS = 4  # used once, twice, three times, more often
 DEPTH_BANDS = 16  # by powers of two, in keys
-AGES_PER_OCTAVE = 3
-NUM_AGES = 48  # up to 18 hours; what is older counts as of that age
-EDGES: Floats = 2.0 ** (np.arange(NUM_AGES + 1) / AGES_PER_OCTAVE) - 1.0  # seconds
+NUM_AGES = 16  # one an octave, up to 18 hours; what is older counts as of that age
+EDGES: Floats = np.exp2(np.arange(NUM_AGES + 1, dtype=np.float64)) - 1.0  # seconds
 WIDTHS: Floats = np.diff(EDGES)
 
 RANKED_EVERY = 50  # prompts between two looks at the figures
+LEAST_FOLLOWED = 2**16  # chunks: a small cache must know of uses that come late, too
 PRIOR_USES = 3.0  # a class is believed as much as its elders after so many uses
 
 
@@ -41,7 +41,7 @@ def age_band(seconds: float) -> int:
     """Band of a time since the last use."""
     if seconds <= 0.0:
         return 0
-    return min(int(AGES_PER_OCTAVE * math.log2(seconds + 1.0)), NUM_AGES - 1)
+    return min((int(seconds) + 1).bit_length(), NUM_AGES) - 1
 
 
 class _Noted:
@@ -68,6 +68,7 @@ class ReuseTimes:
     Attributes:
         density: what room earns that is kept on, by class and age band.
         now: when the latest prompt came, in seconds.
+        num_prompts: that have come.
     """
 
     def __init__(self, most_chunks: int) -> None:
@@ -76,7 +77,7 @@ class ReuseTimes:
         self.now = 0.0
         self._most_chunks = most_chunks
         self._num_chunks = 0
-        self._num_prompts = 0
+        self.num_prompts = 0
         self._root = Run([], None)
         self._leaves: KeyedPolicy[Run] = KeyedPolicy(lru_key)
         self._uses = np.zeros((num_classes, NUM_AGES))
@@ -87,15 +88,24 @@ class ReuseTimes:
         self._first_epoch = 0
         self._noted = _Noted()
 
-    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> None:
+    @classmethod
+    def of_cache(cls, num_chunks: int) -> "ReuseTimes":
+        """For a cache that has room for so many."""
+        return cls(max(GHOSTS_PER_NODE * num_chunks, LEAST_FOLLOWED))
+
+    def observe(self, keys: Sequence[bytes], num_local: int, now: float) -> float:
         """A prompt has come.
 
         Args:
             keys: one per chunk.
             num_local: chunks that the device itself holds.
+
+        Returns:
+            When the part of it that is known was used before; ``now`` if none is.
         """
         self.now = now
         end = self._known_end(keys)
+        last_use = end.last_use if end.keys else now
         for run in end.path():
             self._used_again(run, now, is_earned=run.depth > num_local)
         if end.depth < len(keys):
@@ -107,9 +117,10 @@ class ReuseTimes:
             self._leaves.add(end)
         while self._num_chunks > self._most_chunks and self._give_up(now):
             pass
-        self._num_prompts += 1
-        if self._num_prompts % RANKED_EVERY == 0:
+        self.num_prompts += 1
+        if self.num_prompts % RANKED_EVERY == 0:
             self._rank(now)
+        return last_use
 
     # -- following -----------------------------------------------------------------
 

@@ -54,6 +54,17 @@ class Run(Evictable):
         """Whether it is in the tree, and not its root."""
         return self.parent is not None
 
+    def reach(self, *, past_replaced: bool) -> int:
+        """Chunks from the checkpoint before it to its end; see ``Evictable``."""
+        above = self.parent_run
+        while above.parent is not None:
+            if above.has_checkpoint and not (
+                past_replaced and len(above.children) == 1
+            ):
+                break
+            above = above.parent
+        return self.depth - above.depth
+
     def append(self, keys: list[bytes]) -> "Run":
         """A new run below this one."""
         child = self.children[keys[0]] = Run(keys, self)

@@ -8,14 +8,14 @@ where they claim too much it is believed, so that it is tried rather than never 
 
 TRUSTED_PROMPTS = 500  # after so many what came true counts 1/e: errors cost at once
 FORGOTTEN_PROMPTS = 20_000  # the same while another order is followed
-DOUBT = 0.01  # of all chunks asked for: so many hits are taken to have come true
+DOUBT = 0.03  # of all that so many prompts ask for: hits that are taken to come true
 
 
 class Trust:
     """Of one order, or of all; 1 until there is something to compare."""
 
     def __init__(self) -> None:
-        self._claimed = self._real = self._asked = 0.0
+        self._claimed = self._real = self._asked = self._num_prompts = 0.0
 
     def compare(self, num_asked: int, claimed: int, real: int) -> None:
         """A prompt has come while the order was followed; counts are of chunks.
@@ -29,6 +29,7 @@ class Trust:
         self._claimed = self._claimed * fade + claimed
         self._real = self._real * fade + real
         self._asked = self._asked * fade + num_asked
+        self._num_prompts = self._num_prompts * fade + 1.0
 
     def forget(self) -> None:
         """A prompt has come while another was followed; in the end it may try again."""
@@ -42,7 +43,7 @@ class Trust:
         Args:
             expected: what it is taken to be until something is known.
         """
-        doubt = DOUBT * self._asked
-        if not doubt:
+        if not self._asked:
             return expected
+        doubt = DOUBT * self._asked / self._num_prompts * TRUSTED_PROMPTS
         return (self._real + expected * doubt) / (self._claimed + doubt)
