@@ -49,6 +49,24 @@ FAULTS = (
         "num for",
     ),
     Fault(
+        "an order answers for what another one kept",
+        "index/policies/judge.py",
+        "if last_use >= self._followed_since:",
+        "if True:",
+    ),
+    Fault(
+        "checkpoints cost LHD nothing",
+        "index/policies/lhd.py",
+        "if not self._checkpoint_chunks:",
+        "if True:",
+    ),
+    Fault(
+        "LHD never lets the latest used go",
+        "index/policies/by_age.py",
+        "oldest, newest = entries[self._first][3], entries[-1][3]",
+        "oldest = newest = entries[self._first][3]",
+    ),
+    Fault(
         "lazy mode forgets uses of what waits",
         "core/lazy.py",
         "waiting.uses.append(now)",
