@@ -6,6 +6,7 @@ ahead by more than shadows err, and returned to as soon as it is ahead itself. W
 order that is worse than it looked can cost is bounded by that.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,7 +21,8 @@ from kvcellar.index.policies.trust import Trust
 BASE = "lru"
 JUDGED_EVERY = 50  # prompts
 MARGIN = 1.01  # who takes over must be so much better
-LEAD = 0.005  # than LRU also by so much of what ``MEMORY_PROMPTS`` prompts ask for
+LEAD = 0.0025  # than LRU also by so much of what ``MEMORY_PROMPTS`` prompts ask for
+NOISE = 1.5  # and by so many standard errors of the difference
 
 LHD = "lhd"
 LEAN_LHD = "lhd, superseded first"  # for sessions that grow and hardly ever branch
@@ -32,24 +34,27 @@ class Faded:
     def __init__(self, orders: Iterable[str]) -> None:
         self._kept = 1.0 - 1.0 / MEMORY_PROMPTS
         self._hits = dict.fromkeys(orders, 0.0)
+        self._squares = dict.fromkeys(self._hits, 0.0)  # of what it is ahead of LRU by
         self._asked = self._weight = 0.0
 
     def add(self, num_asked: int, hits: dict[str, int]) -> None:
         """A prompt has come; all in chunks."""
-        kept = self._kept
+        kept, base = self._kept, hits[BASE]
         self._asked = self._asked * kept + num_asked
         self._weight = self._weight * kept + 1.0 - kept
         for name, num_hits in hits.items():
             self._hits[name] = self._hits[name] * kept + num_hits
+            squares = self._squares[name] * kept
+            self._squares[name] = squares + (num_hits - base) ** 2
+
+    def lead(self, name: str) -> float:
+        """Hits that an order must have more than LRU before it is left for it."""
+        full_asked = self._asked / self._weight  # if a whole memory were like this
+        return max(LEAD * full_asked, NOISE * math.sqrt(self._squares[name]))
 
     def trusted(self, trust: dict[str, float]) -> dict[str, float]:
         """Hits as far as they are believed."""
         return {name: num * trust[name] for name, num in self._hits.items()}
-
-    @property
-    def full_asked(self) -> float:
-        """Chunks asked for in a whole memory, if all of it were like what there is."""
-        return self._asked / self._weight
 
 
 class OrderJudge:
@@ -129,7 +134,7 @@ class OrderJudge:
         """The order to follow from now on."""
         hits, best = self._hits.trusted(self._ratios()), self.order
         for name in hits:
-            lead = LEAD * self._hits.full_asked if best == BASE else 0.0
+            lead = self._hits.lead(name) if best == BASE else 0.0
             if hits[name] > MARGIN * hits[best] + lead:
                 best = name
         return BASE if hits[BASE] > MARGIN * hits[best] else best

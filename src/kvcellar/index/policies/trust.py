@@ -6,9 +6,10 @@ claim too little, that of an order that was not followed is expected to do so as
 where they claim too much it is believed, so that it is tried rather than never known.
 """
 
-TRUSTED_PROMPTS = 500  # after so many what came true counts 1/e: errors cost at once
-FORGOTTEN_PROMPTS = 20_000  # the same while another order is followed
-DOUBT = 0.03  # of all that so many prompts ask for: hits that are taken to come true
+TRUSTED_PROMPTS = 500  # after so many, what came true counts 1/e
+FORGOTTEN_PROMPTS = 20_000  # after so many of another order
+DOUBT_PROMPTS = 400  # claims of so many are taken to come true before any was seen
+DOUBT = 0.01  # and at least this share of all that is asked for
 
 
 class Trust:
@@ -36,6 +37,7 @@ class Trust:
         fade = 1.0 - 1.0 / FORGOTTEN_PROMPTS
         self._claimed *= fade
         self._real *= fade
+        self._num_prompts *= fade
 
     def ratio(self, expected: float = 1.0) -> float:
         """Hits to be had for each that the shadow claims.
@@ -45,5 +47,7 @@ class Trust:
         """
         if not self._asked:
             return expected
-        doubt = DOUBT * self._asked / self._num_prompts * TRUSTED_PROMPTS
+        doubt = max(
+            DOUBT * self._asked, DOUBT_PROMPTS * self._claimed / self._num_prompts
+        )
         return (self._real + expected * doubt) / (self._claimed + doubt)
