@@ -14,10 +14,30 @@ from typing import Generic
 
 from kvcellar.index.policies.by_age import ByAge
 from kvcellar.index.policies.policy import Prompt, T
-from kvcellar.index.policies.reuse import ReuseTimes, age_band, class_of
+from kvcellar.index.policies.reuse import UPPER_EDGES, ReuseTimes, age_band, class_of
+
+Kind = tuple[int, int]
+"""Class of a history, and how often its checkpoint doubles the room of its chunks."""
 
 NO_RANK = (math.inf, math.inf)  # behind all
 UNKNOWN = -1
+
+
+class _Queue(ByAge[T]):
+    """Nodes of one kind, and which of them goes first.
+
+    Attributes:
+        first: it.
+        rank: its density and its last use.
+        until: time at which they have to be looked for again.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__()
+        self.kind = kind
+        self.first: T | None = None
+        self.rank = NO_RANK
+        self.until = -math.inf
 
 
 class LhdPolicy(Generic[T]):
@@ -45,8 +65,9 @@ class LhdPolicy(Generic[T]):
         self._times = times
         self._chunks_per_key = chunks_per_key
         self._checkpoint_chunks = checkpoint_chunks
-        self._queues: dict[tuple[int, int], ByAge[T]] = {}
-        self._queue_of: dict[T, ByAge[T]] = {}
+        self._queues: dict[Kind, _Queue[T]] = {}
+        self._queue_of: dict[T, _Queue[T]] = {}
+        self._density = times.density  # by which the queues know who goes first
         self._next: T | None = None
         self._rank_of_next = NO_RANK
         self._known_at = UNKNOWN  # prompt since which nothing has changed
@@ -71,8 +92,9 @@ class LhdPolicy(Generic[T]):
         kind = self._kind(node)
         queue = self._queues.get(kind)
         if queue is None:
-            queue = self._queues[kind] = ByAge()
+            queue = self._queues[kind] = _Queue(kind)
         queue.add(node)
+        queue.until = -math.inf
         self._queue_of[node] = queue
         self._known_at = UNKNOWN
 
@@ -86,6 +108,9 @@ class LhdPolicy(Generic[T]):
         queue = self._queue_of.pop(node, None)
         if queue is not None:
             queue.remove(node)
+            queue.until = -math.inf
+            if not queue:
+                del self._queues[queue.kind]
             self._known_at = UNKNOWN
 
     def victim(self) -> T | None:
@@ -98,31 +123,44 @@ class LhdPolicy(Generic[T]):
         """Whether ``node`` is of less density than all, or used longer ago."""
         if self.victim() is None:
             return True
-        return self._rank(self._kind(node), node) < self._rank_of_next
+        return self._rank(self._kind(node), node)[0] < self._rank_of_next
 
     def _find_next(self) -> None:
-        least, found = NO_RANK, None
-        for kind, queue in self._queues.items():
-            for node in queue.ends():
-                rank = self._rank(kind, node)
-                if rank < least:
-                    least, found = rank, node
+        if self._density is not self._times.density:
+            self._density = self._times.density
+            for queue in self._queues.values():
+                queue.until = -math.inf
+        now, least, found = self._times.now, NO_RANK, None
+        for queue in self._queues.values():
+            if now >= queue.until:
+                self._look_at(queue)
+            if queue.rank < least:
+                least, found = queue.rank, queue.first
         self._rank_of_next, self._next = least, found
         self._known_at = self._times.num_prompts
 
-    def _kind(self, node: T) -> tuple[int, int]:
-        """Its class, and how often the room of its chunks its checkpoint doubles."""
+    def _look_at(self, queue: _Queue[T]) -> None:
+        queue.rank, queue.until = NO_RANK, math.inf
+        for node in queue.ends():
+            rank, until = self._rank(queue.kind, node)
+            queue.until = min(queue.until, until)
+            if rank < queue.rank:
+                queue.rank, queue.first = rank, node
+
+    def _kind(self, node: T) -> Kind:
         number = class_of(node.num_uses, node.depth // self._chunks_per_key)
         if not self._checkpoint_chunks:
             return number, 0
         reach = node.reach(past_replaced=self.superseded_first)
         return number, int(1.0 + self._checkpoint_chunks / reach).bit_length() - 1
 
-    def _rank(self, kind: tuple[int, int], node: T) -> tuple[float, float]:
+    def _rank(self, kind: Kind, node: T) -> tuple[tuple[float, float], float]:
+        """Density and last use of ``node``, and the time until which that holds."""
         number, doublings = kind
         last_use = node.last_use
         band = age_band(self._times.now - last_use)
-        return self._times.density[number][band] / (1 << doublings), last_use
+        density = self._times.density[number][band] / (1 << doublings)
+        return (density, last_use), last_use + UPPER_EDGES[band]
 
     def __contains__(self, node: T) -> bool:
         return node in self._queue_of

@@ -7,6 +7,7 @@ Source of the idea: Beckmann et al., LHD: Improving cache hit rate by maximizing
 density, NSDI 2018. Uses that the device serves earn nothing here.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ DEPTH_BANDS = 16  # by powers of two, in keys
 NUM_AGES = 16  # one an octave, up to 18 hours; what is older counts as of that age
 EDGES: Floats = np.exp2(np.arange(NUM_AGES + 1, dtype=np.float64)) - 1.0  # seconds
 WIDTHS: Floats = np.diff(EDGES)
+UPPER_EDGES: list[float] = [*EDGES[1:-1].tolist(), math.inf]
 
 RANKED_EVERY = 50  # prompts between two looks at the figures
 LEAST_FOLLOWED = 2**16  # chunks: a small cache must know of uses that come late, too
