@@ -1,9 +1,10 @@
 """LHD: what earns least for the room it takes goes first.
 
 How much a chunk earns is told by its class and the time since its last use
-(``reuse``). What waits for a use that comes late earns more and more until then, what
-is used soon or never less and less; so of each class the longest unused and the latest
-used are compared.
+(``reuse``). Where a path's end has a checkpoint, that takes room too, for the sake of
+the chunks since the one before it. What waits for a use that comes late earns more and
+more until then, what is used soon or never less and less; so of nodes of one kind the
+longest unused and the latest used are compared.
 Source: Beckmann et al., LHD: Improving cache hit rate by maximizing hit density, NSDI
 2018.
 """
