@@ -126,7 +126,7 @@ FAULTS = (
     Fault(
         "head-first eviction",
         "index/eviction.py",
-        "            and node.first_child is None\n",
+        "            and node.is_leaf\n",
         "",
     ),
     Fault(
