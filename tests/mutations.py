@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from faults import FAULTS, Fault
+from support.faults import FAULTS, Fault
 
 ROOT = Path(__file__).parents[1]
 # The quickest to fail come first; a fault is caught by the first file that fails.
