@@ -169,6 +169,19 @@ def test_a_policy_that_adapts_leaves_recency_where_counting_is_best():
     assert judge.order in ("lru", "lhd")  # the latter learns to do the same
 
 
+@pytest.mark.parametrize(("factor", "order"), [(1, "lhd"), (2, "lru")])
+def test_what_the_shadow_of_lru_does_not_foresee_must_be_beaten_too(factor, order):
+    """LHD is ahead by what is asked for again and again; LRU finds more than its
+    shadow says, or just that."""
+    judge = OrderJudge(40 * 100, 100, 0)
+    for number in range(400):
+        judge.observe(seen(chain(f"pair{number}", 8)), float(number))
+        judge.observe(seen(chain(f"pair{number}", 8), 8 * factor), number + 0.1)
+        if number % 6 == 5:
+            judge.observe(seen(chain("again", 4)), number + 0.5)
+    assert judge.order == order
+
+
 @pytest.mark.parametrize("name", EVICTION_POLICIES)
 def test_every_name_has_a_policy(name):
     """And an unknown one has none."""

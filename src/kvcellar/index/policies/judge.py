@@ -2,8 +2,9 @@
 
 Every prompt is also played through one shadow cache per order. LRU is what everybody
 else runs, so it is what others must beat: it is left only for an order that has been
-ahead by more than shadows err, and returned to as soon as it is ahead itself. What an
-order that is worse than it looked can cost is bounded by that.
+ahead by more than noise, and by more than LRU itself does better than its shadow says;
+it is returned to as soon as it is ahead. What an order that is worse than it looked can
+cost is bounded by that.
 """
 
 import math
@@ -48,7 +49,7 @@ class Faded:
             self._squares[name] = squares + (num_hits - base) ** 2
 
     def lead(self, name: str) -> float:
-        """Hits that an order must have more than LRU before it is left for it."""
+        """Hits that an order must have more than LRU, or it is noise."""
         full_asked = self._asked / self._weight  # if a whole memory were like this
         return max(LEAD * full_asked, NOISE * math.sqrt(self._squares[name]))
 
@@ -132,9 +133,11 @@ class OrderJudge:
 
     def _best(self) -> str:
         """The order to follow from now on."""
-        hits, best = self._hits.trusted(self._ratios()), self.order
+        ratios, best = self._ratios(), self.order
+        hits = self._hits.trusted(ratios)
+        unforeseen = hits[BASE] * max(1.0 - 1.0 / ratios[BASE], 0.0)
         for name in hits:
-            lead = self._hits.lead(name) if best == BASE else 0.0
+            lead = self._hits.lead(name) + unforeseen if best == BASE else 0.0
             if hits[name] > MARGIN * hits[best] + lead:
                 best = name
         return BASE if hits[BASE] > MARGIN * hits[best] else best
