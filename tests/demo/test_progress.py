@@ -14,6 +14,7 @@ from kvcellar.demo.progress import Progress, one_row
 
 STAGE = "replaying 9,000 requests in 4 configurations"
 DETAIL = "[####................] 18%, 0 done, 0:19 left"
+END = "<end>"
 
 
 @pytest.fixture
@@ -23,7 +24,16 @@ def terminal(monkeypatch):
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
     with os.fdopen(writer, "w") as stream:
-        yield stream, lambda: os.read(reader, 65536).decode()
+
+        def written():
+            stream.write(END)  # a terminal passes on what it gets bit by bit
+            stream.flush()
+            seen = b""
+            while not seen.endswith(END.encode()):
+                seen += os.read(reader, 65536)
+            return seen.decode().removesuffix(END)
+
+        yield stream, written
     os.close(reader)
 
 
