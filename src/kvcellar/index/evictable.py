@@ -55,8 +55,7 @@ class Evictable:
         Args:
             past_replaced: pass those that are of use to no other path.
         """
-        del past_replaced
-        return self.depth
+        raise NotImplementedError
 
     def count_use(self, now: float) -> None:
         """One more use; not always the latest, since lazy mode learns late."""
