@@ -27,6 +27,7 @@ class MissReason(enum.StrEnum):
     NO_BLOCK = "no_block"
     LOST = "lost"
     NOT_ADMITTED = "not_admitted"
+    OUTRANKED = "outranked"
     MAX_STORE_TOKENS = "max_store_tokens"
     ANSWER = "answer"
     FILTERED = "filtered"
@@ -60,6 +61,8 @@ MEANINGS: dict[MissReason, str] = {
     MissReason.NO_BLOCK: "not stored, because a device block had gone before",
     MissReason.LOST: "not stored: the device gave them away before lazy mode came",
     MissReason.NOT_ADMITTED: "not stored at first sight (admission: second-touch)",
+    MissReason.OUTRANKED: "not stored, because everything held was expected to earn "
+    "more (eviction_policy: adaptive or lhd)",
     MissReason.MAX_STORE_TOKENS: "not stored: beyond max_store_tokens of their request",
     MissReason.ANSWER: "not stored: an answer's tokens (store_decoded: false)",
     MissReason.FILTERED: "not stored: the request that computed them asked for that "

@@ -11,8 +11,8 @@ from kvcellar.config import Settings
 from kvcellar.core.placement import Placement
 
 
-def due(prompt, through, *, after=-1, junction=0, spaced=()):
-    record = SimpleNamespace(junction=junction, spaced=spaced, placed_through=after)
+def due(prompt, through, *, after=-1, junction=0, inside=()):
+    record = SimpleNamespace(junction=junction, inside=inside, placed_through=after)
     return Placement(32, 64).due(record, prompt, through)
 
 
@@ -61,7 +61,7 @@ def test_one_boundary_earlier_is_kept_where_it_is_cheap():
         placement = Placement.for_rules(HybridRules(layout), Settings())
         assert expected == placement.step_back_tokens
     assert [2048, 2080] == Placement(32, 256, 32).due(
-        SimpleNamespace(junction=0, spaced=(), placed_through=-1), 2100, 2080
+        SimpleNamespace(junction=0, inside=(), placed_through=-1), 2100, 2080
     )
 
 
@@ -69,7 +69,7 @@ def test_spaced_boundaries_halve_the_way_to_the_end():
     """Half, a quarter, an eighth before the last boundary, down to one chunk."""
     placement = Placement(32, 64, spaced_per_token=1 / 32)
     assert (512, 768, 896, 960, 992) == placement.spaced(0, 1030)
-    assert [512, 768] == due(1030, 800, spaced=(512, 768, 896, 960, 992))
+    assert [512, 768] == due(1030, 800, inside=(512, 768, 896, 960, 992))
     # What was loaded is not computed again: only the new part is spaced.
     assert (960, 992) == placement.spaced(896, 1030)
     assert () == placement.spaced(0, 31)

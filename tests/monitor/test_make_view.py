@@ -125,7 +125,8 @@ def remarks_of(totals, **fields):
     [
         (
             {"missed_tokens_evicted": 20, "evicted_chunks": 5},
-            "host memory is small for this: 20% of prompt tokens had been evicted",
+            "host memory is small for this: 20% of prompt tokens had "
+            "been evicted, or not let in",
         ),
         (
             {"missed_tokens_no_room": 9},

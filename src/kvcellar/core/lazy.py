@@ -62,6 +62,8 @@ class LazyStores(EagerStores):
         """Let what the step completes wait; store only what would not be kept."""
         num_chunks = self.num_storable_chunks(record, event)
         self.move_tip(record, event, num_chunks)
+        if record.placed_through is None:
+            self.begin_placing(record, event)
         self._let_wait(record, event, num_chunks)
         plan = self.plan(record, event)
         for boundary in self.due(record, event, num_chunks * self.chunk_tokens):
@@ -70,6 +72,15 @@ class LazyStores(EagerStores):
             if not self._may_wait(record, event, boundary):
                 self._store_now(record, event, plan, boundary, now)
         return plan
+
+    def admit(
+        self,
+        record: RequestRecord,
+        keys: Sequence[bytes],
+        hashes: Sequence[bytes],
+        now: float,
+    ) -> None:
+        """Everything may wait; it pushes nothing out before its time has come."""
 
     def blocks_threatened(self, event: BlocksThreatened, now: float) -> list[StorePlan]:
         """Store the paths that the device is about to lose."""

@@ -269,6 +269,8 @@ class Offloader:
         due = self._stores.take_due()
         prompt = Prompt(keys, num_local, num_loaded, due)
         self.index.order.live.observe(prompt, now)
+        if record.num_admitted is None:
+            self._stores.admit(record, keys, event.hashes, now)
 
     def _blocks_threatened(
         self, event: events.BlocksThreatened, now: float

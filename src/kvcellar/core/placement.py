@@ -93,7 +93,7 @@ class Placement:
         chunk = self.chunk_tokens
         ends = prompt_ends(num_prompt_tokens, chunk, self.step_back_tokens)
         offered = (b for b in handed_over if b % chunk == 0)
-        candidates = [*record.spaced, *ends, *offered]
+        candidates = [*record.inside, *ends, *offered]
         if self.rules.has_junctions:
             candidates.append(record.junction)
         wanted = {b for b in candidates if after < b <= through}

@@ -8,6 +8,7 @@ from kvcellar.core.origin import PLAIN, Origin
 from kvcellar.core.trail import Trail
 from kvcellar.index.cells import Cell
 from kvcellar.index.node import Checkpoint, Node
+from kvcellar.reasons import MissReason
 
 
 @dataclass(slots=True)
@@ -25,12 +26,13 @@ class RequestRecord:
         choice: load or recompute, while it waits; None before it is made.
         local_tokens: prefix that the device held at the last look-up.
         junction: boundary at which this prompt leaves a known path; 0 for none.
-        spaced: boundaries inside this request's prefill that get a checkpoint.
+        inside: boundaries inside this request's prefill that get a checkpoint.
         placed_through: boundaries up to here have had their chance of a checkpoint.
         num_prompt_tokens: tokens of its prompt; 0 until the first are computed.
         num_waiting: lazy mode: chunks from the prompt's start that wait, or did.
         end_key: lazy mode: of the last chunk that is computed; empty for none.
         num_admitted: chunks that may be stored; None for all.
+        not_admitted: why the others may not.
         is_observed: whether policies that learn have been told of it.
         num_strikes: failed loads; after the first the request is recomputed.
         is_stale: its device blocks predate a reset, so nothing of it is stored until
@@ -48,12 +50,13 @@ class RequestRecord:
     choice: LoadChoice | None = None
     local_tokens: int = 0
     junction: int = 0
-    spaced: tuple[int, ...] = ()
+    inside: tuple[int, ...] = ()
     placed_through: int | None = None
     num_prompt_tokens: int = 0
     num_waiting: int = 0
     end_key: bytes = b""
     num_admitted: int | None = None
+    not_admitted: MissReason = MissReason.NOT_ADMITTED
     is_observed: bool = False
     num_strikes: int = 0
     is_stale: bool = False

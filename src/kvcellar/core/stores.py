@@ -4,7 +4,7 @@ Also what both modes share: how far a request's tokens are wanted, and where a p
 that is being stored continues.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kvcellar.config import Settings
 from kvcellar.core.controls import RequestControls
@@ -14,7 +14,9 @@ from kvcellar.core.keeping import Keep, lease_path
 from kvcellar.core.placement import Placement
 from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
+from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
+from kvcellar.index.newcomers import Newcomers
 from kvcellar.index.node import Node
 from kvcellar.reasons import MissReason
 
@@ -65,6 +67,7 @@ class EagerStores:
         self.chunk_tokens = index.rules.layout.chunk_tokens
         self.hash_tokens = index.rules.layout.hash_block_tokens
         self.placement = Placement.for_rules(index.rules, settings)
+        self._newcomers = Newcomers(index)
 
     def tokens_computed(
         self, record: RequestRecord, event: TokensComputed, now: float
@@ -72,6 +75,8 @@ class EagerStores:
         """Store the chunks that the step completes, and the checkpoints it passes."""
         num_chunks = self.num_storable_chunks(record, event)
         self.move_tip(record, event, num_chunks)
+        if record.placed_through is None:
+            self.begin_placing(record, event, self._seams(record, event))
         plan = self.plan(record, event)
         self.store_path(record, plan, num_chunks, now)
         through = min(self.index.boundary(record.tip), event.computed_tokens)
@@ -83,6 +88,28 @@ class EagerStores:
                 is_decoded = boundary > event.num_prompt_tokens
                 plan.add_checkpoint(node, is_decoded=is_decoded)
         return plan
+
+    def admit(
+        self,
+        record: RequestRecord,
+        keys: Sequence[bytes],
+        hashes: Sequence[bytes],
+        now: float,
+    ) -> None:
+        """A prompt is new: as much of it comes in as is worth what has to go for it.
+
+        What its user wants to keep, and what a tenant pays for out of its own share,
+        is not weighed.
+        """
+        controls, index = record.controls, self.index
+        is_kept = controls.keep_seconds or record.keep_until > now
+        if is_kept or record.origin.tenant is not None:
+            return
+        tip = index.deepest_known(hashes, len(keys), hint=record.known)
+        admitted = self._newcomers.admit(tip, keys, now, record.origin.priority)
+        if admitted < len(keys):
+            record.num_admitted = admitted
+            record.not_admitted = MissReason.OUTRANKED
 
     def blocks_threatened(self, event: BlocksThreatened, now: float) -> list[StorePlan]:
         """Nothing: what was worth storing is stored."""
@@ -130,6 +157,33 @@ class EagerStores:
     def reset(self) -> None:
         """Nothing is kept here."""
 
+    def _seams(self, record: RequestRecord, event: TokensComputed) -> list[int]:
+        """Boundaries inside a prompt where its parts fare differently.
+
+        Where it leaves what was held before and has gone, since the rest may go again
+        by itself; and where it is cut off. Not where the engine sets states aside, who
+        does it at no such place.
+        """
+        index, depths = self.index, list[int]()
+        if index.rules.is_overwritten:
+            return depths
+        if self.placement.rules.has_junctions and not index.order.is_superseded_first:
+            depths.append(self._num_seen(record, event))
+        if record.num_admitted is not None:
+            depths.append(record.num_admitted)
+        return [d * self.chunk_tokens for d in depths if d > record.tip.depth]
+
+    def _num_seen(self, record: RequestRecord, event: TokensComputed) -> int:
+        """Chunks of a prompt that are held, or are remembered to have been computed."""
+        stride, find = self.index.hashes_per_chunk, self.index.departures.find
+        limit = (event.num_prompt_tokens - 1) // self.chunk_tokens
+        limit = min(limit, len(event.hashes) // stride)
+        return num_leading(
+            min(record.tip.depth, limit),
+            limit,
+            lambda n: find(event.hashes[n * stride - 1]) is not None,
+        )
+
     # -- shared with lazy mode -----------------------------------------------------
 
     def plan(self, record: RequestRecord, event: TokensComputed) -> StorePlan:
@@ -151,7 +205,7 @@ class EagerStores:
             )
         num_chunks = wanted // self.chunk_tokens
         if record.num_admitted is not None and record.num_admitted < num_chunks:
-            record.trail.unstored = MissReason.NOT_ADMITTED
+            record.trail.unstored = record.not_admitted
             num_chunks = record.num_admitted
         return num_chunks
 
@@ -179,17 +233,24 @@ class EagerStores:
             self.index.unpin(first)
             self.index.touch(tip, now)
 
+    def begin_placing(
+        self, record: RequestRecord, event: TokensComputed, seams: Iterable[int] = ()
+    ) -> None:
+        """A request's first tokens are computed: which boundaries will be kept?
+
+        Args:
+            seams: boundaries besides those that the placement spaces out.
+        """
+        record.placed_through = event.first_token - 1
+        spaced = self.placement.spaced(event.first_token, event.num_prompt_tokens)
+        record.inside = (*spaced, *seams)
+
     def due(
         self, record: RequestRecord, event: TokensComputed, through: int
     ) -> list[int]:
         """Boundaries whose turn it is; each has one chance."""
-        if record.placed_through is None:
-            record.placed_through = event.first_token - 1
-            record.spaced = self.placement.spaced(
-                event.first_token, event.num_prompt_tokens
-            )
         due = self.placement.due(
             record, event.num_prompt_tokens, through, event.handed_over
         )
-        record.placed_through = max(record.placed_through, through)
+        record.placed_through = max(record.placed_through or 0, through)
         return due

@@ -43,6 +43,13 @@ class EvictionOrder:
         self._leased = leased
         self._owners = owners
 
+    @property
+    def is_superseded_first(self) -> bool:
+        """Whether checkpoints that a deeper one has replaced go before any leaf."""
+        if self._superseded_first is None:
+            return self.live.superseded_first
+        return self._superseded_first
+
     def use_priorities(self) -> None:
         """From now on nodes may differ in priority."""
         if not isinstance(self.live, PriorityClasses):
@@ -103,12 +110,9 @@ class EvictionOrder:
             tenant: who has to give; None for anybody.
         """
         superseded = self.superseded if tenant is None else tenant.superseded
-        if not superseded:
+        if not superseded or not self.is_superseded_first:
             return None
-        is_first = self._superseded_first
-        if is_first is None:
-            is_first = self.live.superseded_first
-        return superseded.take(self._leased) if is_first else None
+        return superseded.take(self._leased)
 
     def next_leaf(self, tenant: Tenant | None) -> Node | None:
         """The leaf to go; None if nothing may."""

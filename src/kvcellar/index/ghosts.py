@@ -9,6 +9,7 @@ it returns from its beginning, by whose key it is found.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
 
 from kvcellar.index.evictable import Evictable, Past
 
@@ -28,9 +29,14 @@ class _GonePath:
 
 
 class Ghosts:
-    """Histories of single chunks, which leave and return as the prefix tree allows."""
+    """Histories of single chunks, which leave and return as the prefix tree allows.
 
-    def __init__(self) -> None:
+    Args:
+        sample: only one chunk in so many is remembered, by its depth.
+    """
+
+    def __init__(self, sample: int = 1) -> None:
+        self.sample = sample
         self._oldest_first: OrderedDict[_GonePath, None] = OrderedDict()
         self._by_first_key: dict[bytes, _GonePath] = {}
         self._latest: _GonePath | None = None
@@ -70,6 +76,57 @@ class Ghosts:
         else:
             self._end(path)
         return path.past
+
+    # -- whole paths; all take the keys of a prompt, one per chunk -------------------
+
+    def known_parts(
+        self, keys: Sequence[bytes], start: int
+    ) -> Iterator[tuple[int, Past]]:
+        """What is known behind the first ``start`` chunks, which are there.
+
+        Returns:
+            The depth at which each part ends, and its history.
+        """
+        sampled = keys[self._first_sampled(start) :: self.sample]
+        num_known, depth = 0, start // self.sample * self.sample
+        while num_known < len(sampled):
+            path = self._by_first_key.get(sampled[num_known])
+            if path is None:
+                return
+            for key in reversed(path.keys):
+                if num_known == len(sampled) or sampled[num_known] != key:
+                    break
+                num_known += 1
+            yield depth + num_known * self.sample, path.past
+
+    def all_return(self, keys: Sequence[bytes], start: int) -> None:
+        """Forget what is known behind the first ``start`` chunks."""
+        for key in keys[self._first_sampled(start) :: self.sample]:
+            self.returns(key)
+
+    def all_leave(
+        self, keys: Sequence[bytes], start: int, end: int, past: Past, most: int
+    ) -> None:
+        """The chunks from ``start`` to ``end`` go together.
+
+        Args:
+            past: their history.
+            most: histories that are kept from now on.
+        """
+        going = keys[self._first_sampled(start) : end : self.sample]
+        if not going:
+            return
+        path = _GonePath(past)
+        path.keys.extend(reversed(going))
+        self._oldest_first[path] = None
+        self._by_first_key[going[0]] = path
+        self._num_chunks += len(going)
+        while self._num_chunks > most:
+            self._forget_oldest()
+
+    def _first_sampled(self, start: int) -> int:
+        """Place of the first key behind ``start`` that can be remembered."""
+        return (start // self.sample + 1) * self.sample - 1
 
     def clear(self) -> None:
         """Forget everything."""

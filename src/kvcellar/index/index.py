@@ -55,6 +55,8 @@ class Index(PrefixTree):
         order: what may go, and what of it goes first.
         leases: paths that stay until a time.
         departures: why chunks that were computed are not held.
+        ghosts: what is remembered of chunks that have gone; None where the order of
+            eviction does not ask.
         tenants: who is bounded in what it may hold.
     """
 
@@ -82,8 +84,8 @@ class Index(PrefixTree):
         self._num_pinned = 0  # the root included
         most_chunks = slabs.geometry.arena_bytes // max(rules.chunk_bytes, 1)
         self.departures = Departures(departures_for(most_chunks))
-        self._ghosts = Ghosts() if live.wants_history else None
-        self._chunks_per_ghost = chunks_per_sample(self.chunk_tokens)
+        sample = chunks_per_sample(self.chunk_tokens)
+        self.ghosts = Ghosts(sample) if live.wants_history else None
         self.leases = Leases(
             limits.leased_bytes, rules.chunk_bytes, rules.largest_checkpoint[0]
         )
@@ -147,7 +149,7 @@ class Index(PrefixTree):
         Returns:
             The nodes; the job's pin is on each.
         """
-        nodes, ghosts, added = self.nodes, self._ghosts, []
+        nodes, ghosts, added = self.nodes, self.ghosts, []
         boundary, needs_checkpoint = self.boundary(parent), self.rules.needs_checkpoint
         top, rooms = parent, self._cells_of_chunks(tenant)
         self.pin(top)  # making room must not take it
@@ -343,7 +345,7 @@ class Index(PrefixTree):
 
     def count_use(self, node: Node, now: float) -> None:
         """A request has used the prefix that ends at ``node``; once per request."""
-        if self._ghosts is not None:
+        if self.ghosts is not None:
             node.count_use(now)
             self.order.live.touch(node)
 
@@ -371,6 +373,12 @@ class Index(PrefixTree):
             self.order.settle(node)
 
     @property
+    def most_ghosts(self) -> int:
+        """Histories that are worth keeping, of chunks that have gone."""
+        sample = self.ghosts.sample if self.ghosts is not None else 1
+        return GHOSTS_PER_NODE * len(self.nodes) // sample
+
+    @property
     def num_pinned_chunks(self) -> int:
         """Chunks that requests and jobs hold now."""
         return self._num_pinned - bool(self.root.pins)
@@ -388,8 +396,8 @@ class Index(PrefixTree):
             self._detach(child, MissReason.RESET)
         self.order.superseded.clear()
         self.leases.clear()
-        if self._ghosts is not None:
-            self._ghosts.clear()
+        if self.ghosts is not None:
+            self.ghosts.clear()
         return not self.detached
 
     def _evict_one(self, tenant: Tenant | None = None) -> bool:
@@ -403,8 +411,14 @@ class Index(PrefixTree):
         evictions.close()
         return has_gone
 
-    def evictions(self, tenant: Tenant | None = None) -> Generator[bool]:
+    def evictions(
+        self, tenant: Tenant | None = None, until: Node | None = None
+    ) -> Generator[bool]:
         """Let go of the least valuable thing at each step, as long as something may.
+
+        Args:
+            tenant: who has to give; None for anybody.
+            until: stop where this one's turn comes, which stays.
 
         A path goes from its end. What is left of it mostly goes next, and is offered to
         the order only if it does not, or in the end. So between the steps nothing may
@@ -418,7 +432,7 @@ class Index(PrefixTree):
                 self._drop_checkpoint(node)
                 yield True
             leaf = order.next_leaf(tenant)
-            if leaf is None:
+            if leaf is None or leaf is until:
                 return
             order.withdraw(leaf)
             try:
@@ -464,10 +478,9 @@ class Index(PrefixTree):
             parent.is_loaded = True
         if leaf.priority > parent.priority:
             parent.priority = leaf.priority
-        if self._ghosts is not None:
-            if leaf.depth % self._chunks_per_ghost == 0:
-                most = GHOSTS_PER_NODE * len(self.nodes) // self._chunks_per_ghost
-                self._ghosts.leave(leaf.key, leaf, parent, most)
+        if self.ghosts is not None:
+            if leaf.depth % self.ghosts.sample == 0:
+                self.ghosts.leave(leaf.key, leaf, parent, self.most_ghosts)
             parent.take_over(leaf)
         elif leaf.last_use > parent.last_use:
             parent.last_use = leaf.last_use

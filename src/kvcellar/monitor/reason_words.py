@@ -23,6 +23,7 @@ WORDS: dict[MissReason, str] = {
     MissReason.NO_BLOCK: "device block gone",
     MissReason.LOST: "lost before stored",
     MissReason.NOT_ADMITTED: "not admitted",
+    MissReason.OUTRANKED: "outranked by held",
     MissReason.MAX_STORE_TOKENS: "over store limit",
     MissReason.ANSWER: "answers not kept",
     MissReason.FILTERED: "asked not to store",

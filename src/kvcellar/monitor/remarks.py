@@ -32,11 +32,11 @@ def _warnings(view: View) -> Iterator[Remark]:
         if copy.direction == "load" and (copy.seconds_each or 0) > _SLOW_LOAD_SECONDS:
             waits = seconds(copy.seconds_each or 0)
             yield _warning(f"a request waits {waits} for its load: copies are slow")
-    evicted = _share_of_prompts(view, MissReason.EVICTED)
-    if evicted >= _WORTH_SAYING:
+    lacking = _share_without_room(view)
+    if lacking >= _WORTH_SAYING:
         yield _warning(
-            f"host memory is small for this: {percent(evicted)} of prompt tokens had "
-            "been evicted"
+            f"host memory is small for this: {percent(lacking)} of prompt tokens had "
+            "been evicted, or not let in"
         )
     no_room = _share_of_prompts(view, MissReason.NO_ROOM)
     if no_room >= _WORTH_SAYING:
@@ -67,12 +67,19 @@ def _notes(view: View) -> Iterator[Remark]:
         )
     if view.host.used_share < _FULL and not view.host.evicted_per_second:
         yield Remark(Level.GOOD, "host memory is not full and nothing was evicted")
-    elif _share_of_prompts(view, MissReason.EVICTED) < _WORTH_SAYING:
-        missed = percent(_share_of_prompts(view, MissReason.EVICTED))
+    elif _share_without_room(view) < _WORTH_SAYING:
+        missed = percent(_share_without_room(view))
         yield Remark(
             Level.GOOD,
-            f"host memory suffices: {missed} of prompt tokens had been evicted",
+            f"host memory suffices: {missed} of prompt tokens had been evicted, or not "
+            "let in",
         )
+
+
+def _share_without_room(view: View) -> float:
+    """Prompt tokens that more host memory would have found."""
+    reasons = MissReason.EVICTED, MissReason.OUTRANKED
+    return sum(_share_of_prompts(view, reason) for reason in reasons)
 
 
 def _share_of_prompts(view: View, reason: MissReason) -> float:

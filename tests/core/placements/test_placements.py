@@ -35,7 +35,7 @@ def kept(name, *, layout=WINDOWS, handed_over=()):
     rules = HybridRules(layout)
     placement = Placement.for_rules(rules, Settings(placement=name))
     record = SimpleNamespace(
-        junction=320, spaced=placement.spaced(320, 1300), placed_through=319
+        junction=320, inside=placement.spaced(320, 1300), placed_through=319
     )
     return placement.due(record, 1300, 1600, handed_over)
 

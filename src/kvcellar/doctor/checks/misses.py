@@ -12,6 +12,10 @@ _TOLD_FROM = 0.05  # share of all prompt tokens
 
 REMEDIES: Mapping[MissReason, tuple[bool, str]] = {
     MissReason.EVICTED: (True, "give more host_memory; kvcellar replay says how much"),
+    MissReason.OUTRANKED: (
+        True,
+        "give more host_memory; kvcellar replay says how much",
+    ),
     MissReason.NO_ROOM: (True, "give more host_memory, or use mode lazy"),
     MissReason.LOST: (True, "use mode eager"),
     MissReason.NO_BLOCK: (True, "use mode eager, or lower --max-num-batched-tokens"),

@@ -26,6 +26,7 @@ class AdaptivePolicy:
         """From now on everything is asked of ``policy``, without a step between."""
         self._policy = policy
         self.superseded_first = policy.superseded_first
+        self.is_selective = policy.is_selective
         self.add, self.touch, self.remove = policy.add, policy.touch, policy.remove
         self.victim, self.would_be_next = policy.victim, policy.would_be_next
 

@@ -29,6 +29,11 @@ class PriorityClasses:
         """As within a class."""
         return self._first.superseded_first
 
+    @property
+    def is_selective(self) -> bool:
+        """As within a class."""
+        return self._first.is_selective
+
     def another(self) -> "PriorityClasses":
         """Empty classes of the same order."""
         return PriorityClasses(self._first.another())

@@ -26,6 +26,7 @@ class KeyedPolicy(Generic[T]):
 
     wants_history = True
     reads_due = False
+    is_selective = False
     superseded_first = False
 
     def __init__(self, key: Key) -> None:

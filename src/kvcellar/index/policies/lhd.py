@@ -53,6 +53,7 @@ class LhdPolicy(Generic[T]):
 
     wants_history = True
     reads_due = False
+    is_selective = True
 
     def __init__(
         self,

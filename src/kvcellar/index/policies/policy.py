@@ -52,6 +52,11 @@ class EvictionPolicy(Protocol[T]):
     reads_due: bool
 
     @property
+    def is_selective(self) -> bool:
+        """Whether what would be the first to go does not come in at all."""
+        ...
+
+    @property
     def superseded_first(self) -> bool:
         """Whether checkpoints that a deeper one has replaced go before any node.
 

@@ -25,6 +25,7 @@ class S3FifoPolicy:
 
     wants_history = True
     reads_due = False
+    is_selective = False
     superseded_first = False
 
     def __init__(self) -> None:

@@ -107,11 +107,16 @@ class ShadowCache:
                 self._replaced.append(above)
 
     def _settle(self, end: Run, now: float) -> None:
-        """What ends here was used now; make room for it. The order does not have it."""
+        """What ends here was used now; make room for it. The order does not have it.
+
+        A selective order may let it go at once: then it does not come in.
+        """
         end.last_use = now
+        if self._policy.is_selective and not end.children and end.is_there:
+            self._policy.add(end)
         while self._used_bytes > self._num_bytes and self._evict_one():
             pass
-        if not end.children and end.is_there:
+        if not end.children and end.is_there and end not in self._policy:
             self._policy.add(end)
 
     def _grow(self, parent: Run, keys: list[bytes]) -> Run:

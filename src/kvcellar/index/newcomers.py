@@ -1,0 +1,128 @@
+"""What would be the first to go is not let in.
+
+What is stored pushes out what is worth least. If that is the newcomer itself, its copy
+is for nothing, and so is the loss of what went before it. So a new prompt stands in the
+order of eviction like all that is held, while room is made for it; where its own turn
+comes, it is cut off.
+"""
+
+from collections.abc import Sequence
+
+from kvcellar.index.evictable import Past
+from kvcellar.index.index import Index
+from kvcellar.index.node import Node
+
+
+class _Part(Node):
+    """A part of a prompt with one history, as it would be if it were stored.
+
+    Args:
+        tip: what it hangs on.
+        start: chunks before it.
+        end: these and its own.
+        known: what is remembered of it; None if it is new.
+    """
+
+    __slots__ = ("known", "start")
+
+    def __init__(self, tip: Node, start: int, end: int, known: Past | None) -> None:
+        super().__init__(b"", tip, (), needs_checkpoint=True)
+        self.start, self.depth, self.known = start, end, known
+        if known is not None:
+            self.remember(known)
+
+    def reach(self, *, past_replaced: bool) -> int:
+        """It ends with a checkpoint, and what it hangs on has one."""
+        del past_replaced
+        return self.depth - self.start
+
+
+class Newcomers:
+    """Decides for each prompt how much of it comes in."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._chunk_bytes = index.rules.chunk_bytes
+        self._checkpoint_bytes = index.rules.largest_checkpoint[0]
+        self._arena_bytes = index.cells.slabs.geometry.arena_bytes
+
+    def admit(
+        self, tip: Node, keys: Sequence[bytes], now: float, priority: int = 0
+    ) -> int:
+        """Make room for a new prompt among what is worth less.
+
+        Args:
+            tip: the deepest node that is held of it.
+            keys: one per chunk of the whole prompt.
+            now: its first use.
+            priority: of its request.
+
+        Returns:
+            Chunks from its start that are to be held; all where the order of eviction
+            lets in whatever comes.
+        """
+        index, num_chunks = self._index, len(keys)
+        if not index.order.live.is_selective or not self._chunk_bytes:
+            return num_chunks
+        if tip.depth >= num_chunks or self._num_fitting(tip) >= num_chunks:
+            return num_chunks
+        parts = self._parts(tip, keys)
+        index.pin(tip)
+        admitted = tip.depth
+        for part in parts:
+            part.count_use(now)
+            part.last_use, part.priority = now, priority
+        for part in parts:
+            admitted = self._make_room(part, tip)
+            if admitted < part.depth:
+                break
+        index.unpin(tip)
+        if admitted < num_chunks:
+            self._turn_away(parts, admitted, keys)
+        return admitted
+
+    def _num_fitting(self, tip: Node) -> int:
+        """Chunks of a path, and its checkpoint, that there is room for now."""
+        free = self._arena_bytes - self._index.cells.slabs.used_bytes
+        return tip.depth + (free - self._checkpoint_bytes) // self._chunk_bytes
+
+    def _parts(self, tip: Node, keys: Sequence[bytes]) -> list[_Part]:
+        """The new chunks of a prompt, cut where what is known of them changes."""
+        ghosts, num_chunks = self._index.ghosts, len(keys)
+        start, parts = tip.depth, list[_Part]()
+        if ghosts is not None:
+            for end, past in ghosts.known_parts(keys, start):
+                parts.append(_Part(tip, start, end, past))
+                start = end
+        if start < num_chunks:
+            parts.append(_Part(tip, start, num_chunks, None))
+        if self._index.rules.is_overwritten:  # nobody can resume where parts meet
+            return [_Part(tip, tip.depth, num_chunks, parts[-1].known)]
+        return parts
+
+    def _make_room(self, part: _Part, tip: Node) -> int:
+        """Let go of what is worth less than ``part``; how deep the prompt then fits."""
+        order, num_fitting = self._index.order.live, self._num_fitting(tip)
+        order.add(part)
+        evictions = self._index.evictions(until=part)
+        while num_fitting < part.depth and next(evictions, False):
+            num_fitting = self._num_fitting(tip)
+        evictions.close()
+        order.remove(part)
+        if num_fitting < part.depth and self._index.rules.is_overwritten:
+            return part.start
+        return min(max(num_fitting, part.start), part.depth)
+
+    def _turn_away(
+        self, parts: Sequence[_Part], admitted: int, keys: Sequence[bytes]
+    ) -> None:
+        """Remember the use of what does not come in, as if it had gone at once."""
+        ghosts, most = self._index.ghosts, self._index.most_ghosts
+        if ghosts is None:
+            return
+        ghosts.all_return(keys, parts[0].start)
+        for part in reversed(parts):
+            cut = min(max(part.start, admitted), part.depth)
+            ghosts.all_leave(keys, cut, part.depth, part.past(), most)
+            if part.known is not None:  # it comes in, and will be asked for then
+                ghosts.all_leave(keys, part.start, cut, part.known, most)
