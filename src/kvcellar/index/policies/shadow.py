@@ -33,6 +33,7 @@ class ShadowCache:
         checkpoint_bytes: int,
     ) -> None:
         self._policy = policy
+        self._is_selective = policy.is_selective
         self._num_bytes = num_bytes
         self._chunk_bytes = chunk_bytes
         self._checkpoint_bytes = checkpoint_bytes
@@ -112,7 +113,7 @@ class ShadowCache:
         A selective order may let it go at once: then it does not come in.
         """
         end.last_use = now
-        if self._policy.is_selective and not end.children and end.is_there:
+        if self._is_selective and not end.children and end.is_there:
             self._policy.add(end)
         while self._used_bytes > self._num_bytes and self._evict_one():
             pass
