@@ -17,8 +17,8 @@ FAULTS = (
     Fault(
         "replaced checkpoints go first under every order",
         "index/eviction.py",
-        "is_first = self.live.superseded_first",
-        "is_first = True",
+        "return self.live.superseded_first",
+        "return True",
     ),
     Fault(
         "a shadow is believed whatever comes true",
@@ -43,6 +43,18 @@ FAULTS = (
         "index/policies/by_age.py",
         "oldest, newest = entries[self._first][3], entries[-1][3]",
         "oldest = newest = entries[self._first][3]",
+    ),
+    Fault(
+        "what was known below a branch is known of the other one",
+        "index/ghosts.py",
+        "if num_known == len(sampled) or sampled[num_known] != key:",
+        "if num_known == len(sampled):",
+    ),
+    Fault(
+        "chunks join an entry of before a whole path has gone",
+        "index/ghosts.py",
+        "        self._latest = None  # what goes next goes after these\n",
+        "",
     ),
     Fault(
         "lazy mode forgets uses of what waits",

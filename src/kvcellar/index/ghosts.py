@@ -85,19 +85,24 @@ class Ghosts:
         """What is known behind the first ``start`` chunks, which are there.
 
         Returns:
-            The depth at which each part ends, and its history.
+            The depth at which each part ends, and its history, which the next one does
+            not share.
         """
         sampled = keys[self._first_sampled(start) :: self.sample]
-        num_known, depth = 0, start // self.sample * self.sample
+        num_known, depth, past = 0, start // self.sample * self.sample, None
         while num_known < len(sampled):
             path = self._by_first_key.get(sampled[num_known])
             if path is None:
-                return
+                break
+            if past is not None and past != path.past:
+                yield depth + num_known * self.sample, past
+            past = path.past
             for key in reversed(path.keys):
                 if num_known == len(sampled) or sampled[num_known] != key:
                     break
                 num_known += 1
-            yield depth + num_known * self.sample, path.past
+        if past is not None:
+            yield depth + num_known * self.sample, past
 
     def all_return(self, keys: Sequence[bytes], start: int) -> None:
         """Forget what is known behind the first ``start`` chunks."""
@@ -116,6 +121,7 @@ class Ghosts:
         going = keys[self._first_sampled(start) : end : self.sample]
         if not going:
             return
+        self._latest = None  # what goes next goes after these
         path = _GonePath(past)
         path.keys.extend(reversed(going))
         self._oldest_first[path] = None
