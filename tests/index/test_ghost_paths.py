@@ -3,6 +3,7 @@
 from collections import OrderedDict
 
 import pytest
+from ghost_entries import remembered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,14 +95,8 @@ class Chunks:
         return found
 
     def check(self):
-        """Each chunk is in one entry, the oldest first, and is found by its first."""
-        ghosts, flat = self.ghosts, []
-        for entry in ghosts._oldest_first:
-            assert ghosts._by_first_key[entry.keys[-1]] is entry
-            flat += [(key, entry.past) for key in entry.keys]
-        assert list(self.pasts.items()) == flat
-        assert len(ghosts._by_first_key) == len(ghosts._oldest_first)
-        assert ghosts._num_chunks == len(flat)
+        """The same is remembered, in the order in which it will be forgotten."""
+        assert list(self.pasts.items()) == list(remembered(self.ghosts).items())
 
 
 STEPS = st.tuples(

@@ -57,6 +57,42 @@ FAULTS = (
         "",
     ),
     Fault(
+        "what is worth more goes for a newcomer",
+        "index/newcomers.py",
+        "        order.add(part)\n",
+        "",
+    ),
+    Fault(
+        "the use of what is turned away is forgotten",
+        "index/newcomers.py",
+        "        if admitted < num_chunks:\n",
+        "        if False:\n",
+    ),
+    Fault(
+        "what is turned away again is remembered twice",
+        "index/newcomers.py",
+        "        ghosts.all_return(keys, parts[0].start)\n",
+        "",
+    ),
+    Fault(
+        "the use of what comes in counts twice",
+        "index/newcomers.py",
+        "ghosts.all_leave(keys, part.start, cut, part.known, most)",
+        "ghosts.all_leave(keys, part.start, cut, part.past(), most)",
+    ),
+    Fault(
+        "a part of a prompt comes in at whose end nobody can resume",
+        "index/newcomers.py",
+        "if num_fitting < part.depth and self._index.rules.is_overwritten:",
+        "if False:",
+    ),
+    Fault(
+        "a prompt with a state is worth what its beginning is",
+        "index/newcomers.py",
+        "num_chunks, parts[-1].known)]",
+        "num_chunks, parts[0].known)]",
+    ),
+    Fault(
         "lazy mode forgets uses of what waits",
         "core/lazy.py",
         "waiting.uses.append(now)",

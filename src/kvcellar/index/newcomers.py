@@ -66,13 +66,15 @@ class Newcomers:
             return num_chunks
         if tip.depth >= num_chunks or self._num_fitting(tip) >= num_chunks:
             return num_chunks
-        parts = self._parts(tip, keys)
+        parts = weighed = self._parts(tip, keys)
+        if index.rules.is_overwritten:  # nobody can resume where parts meet
+            weighed = [_Part(tip, tip.depth, num_chunks, parts[-1].known)]
         index.pin(tip)
         admitted = tip.depth
-        for part in parts:
+        for part in {*parts, *weighed}:
             part.count_use(now)
             part.last_use, part.priority = now, priority
-        for part in parts:
+        for part in weighed:
             admitted = self._make_room(part, tip)
             if admitted < part.depth:
                 break
@@ -96,8 +98,6 @@ class Newcomers:
                 start = end
         if start < num_chunks:
             parts.append(_Part(tip, start, num_chunks, None))
-        if self._index.rules.is_overwritten:  # nobody can resume where parts meet
-            return [_Part(tip, tip.depth, num_chunks, parts[-1].known)]
         return parts
 
     def _make_room(self, part: _Part, tip: Node) -> int:
