@@ -14,7 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from support.faults import FAULTS, Fault
+sys.path.append(str(Path(__file__).with_name("support")))
+
+from faults import FAULTS, Fault
 
 ROOT = Path(__file__).parents[1]
 # The quickest to fail come first; a fault is caught by the first file that fails.

@@ -105,6 +105,9 @@ class EagerStores:
         is_kept = controls.keep_seconds or record.keep_until > now
         if is_kept or record.origin.tenant is not None:
             return
+        num_tokens = len(keys) * self.chunk_tokens
+        wanted = num_wanted_tokens(self.settings, controls, num_tokens, num_tokens)
+        keys = keys[: wanted // self.chunk_tokens]
         tip = index.deepest_known(hashes, len(keys), hint=record.known)
         admitted = self._newcomers.admit(tip, keys, now, record.origin.priority)
         if admitted < len(keys):

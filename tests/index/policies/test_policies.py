@@ -14,8 +14,11 @@ from kvcellar.core import events
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.checks import check_index
 from kvcellar.index.evictable import Evictable
+from kvcellar.index.policies.adaptive import AdaptivePolicy
 from kvcellar.index.policies.choose import make_policy
+from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.judge import JUDGED_EVERY, LEAN_LHD, OrderJudge
+from kvcellar.index.policies.keyed import KeyedPolicy
 from kvcellar.index.policies.lrfu import LrfuPolicy
 from kvcellar.index.policies.lru import LruPolicy
 from kvcellar.index.policies.lru2 import Lru2Policy
@@ -117,6 +120,51 @@ def test_a_shadow_gives_up_replaced_checkpoints_as_the_index_does():
     assert found[host] > 1000
     assert abs(found[shadow] - found[host]) <= 0.03 * found[host]
     assert found[keeping] < 0.9 * found[host]
+
+
+class FewestUses(KeyedPolicy):
+    """Of equals the longest unused goes first."""
+
+    def __init__(self, *, is_selective):
+        super().__init__(lambda node: (node.num_uses, node.last_use))
+        self.is_selective = is_selective
+
+
+@pytest.mark.parametrize("checkpoint_bytes", [0, 100])
+@pytest.mark.parametrize(
+    ("is_selective", "found"), [(True, [4, 0, 4]), (False, [0] * 3)]
+)
+def test_a_newcomer_does_not_come_into_the_shadow_of_a_selective_order(
+    checkpoint_bytes, is_selective, found
+):
+    """It is worth less than what is there; any other order lets it in."""
+    order = FewestUses(is_selective=is_selective)
+    shadow = ShadowCache(order, 400 + checkpoint_bytes, 100, checkpoint_bytes)
+    old, new = chain("old", 4), chain("new", 4)
+    assert [0, 4, 0] == [shadow.use(keys, 0.0) for keys in (old, old, new)]
+    assert found == [shadow.use(keys, 1.0) for keys in (old, new, old)]
+
+
+@pytest.mark.parametrize("checkpoint_bytes", [0, 100])
+def test_a_shadow_remembers_the_use_of_what_did_not_come_in(checkpoint_bytes):
+    """So it comes in the second time, when it has been used as often."""
+    order = FewestUses(is_selective=True)
+    shadow = ShadowCache(order, 400 + checkpoint_bytes, 100, checkpoint_bytes)
+    old, new = chain("old", 4), chain("new", 4)
+    prompts = (old, old, new, new, new, old)
+    assert [0, 4, 0, 0, 4, 0] == [
+        shadow.use(keys, float(now)) for now, keys in enumerate(prompts)
+    ]
+
+
+def test_adaptive_is_selective_as_long_as_the_order_is_that_it_follows():
+    """LRU is not, LHD is; also among priorities."""
+    judge = OrderJudge(40 * 100, 100, 0)
+    policy = AdaptivePolicy(judge)
+    classes = PriorityClasses(policy)
+    for order, is_selective in (("lru", False), ("lhd", True), ("lru", False)):
+        judge._follow(order, 0.0)
+        assert is_selective == policy.is_selective == classes.is_selective
 
 
 def test_a_shadow_that_gave_up_a_checkpoint_resumes_above_it():

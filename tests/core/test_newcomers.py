@@ -1,0 +1,253 @@
+"""A new prompt is weighed against what is held, and keeps resume points where its
+parts fare differently."""
+
+import pytest
+from full_device import FullDevice
+from layouts import FULL, STATE, WINDOW, group, layout_of
+
+from kvcellar.config import Settings
+from kvcellar.core import events
+from kvcellar.core.controls import RequestControls
+from kvcellar.core.offloader import Offloader
+from kvcellar.index.checks import check_index
+from kvcellar.index.policies.reuse import DEPTH_BANDS, NUM_AGES
+from kvcellar.layout.host import plan_geometry
+from kvcellar.reasons import MissReason
+
+CHUNK = 512  # tokens
+SIZE = 100  # bytes of a chunk, and of a checkpoint where there are any
+GROUPS = {
+    "chunks": (),
+    "windows": (group(1, WINDOW, CHUNK, CHUNK + 1, SIZE),),
+    "states": (group(1, STATE, CHUNK, None, SIZE),),
+}
+
+
+class Engine:
+    """Serves prompts of a letter per chunk, and a token; copies end at once.
+
+    Under LHD what was used more often is worth more, and of equals the latest.
+    """
+
+    def __init__(self, name="chunks", num_chunks=4, num_checkpoints=1, **options):
+        full = group(0, FULL, CHUNK, None, SIZE)
+        layout = layout_of(full, *GROUPS[name], hash_tokens=CHUNK, alignment=CHUNK)
+        num_cells = num_chunks + num_checkpoints * (name != "chunks")
+        options = {"eviction_policy": "lhd", "spaced_checkpoint_share": 0.0} | options
+        geometry = plan_geometry(layout, num_cells * SIZE)
+        self.planner = Offloader(layout, geometry, Settings(**options))
+        self.index = self.planner.index
+        self.now = 0.0
+        if options["eviction_policy"] == "lhd":
+            times = self.index.order.live._times
+            numbers = range(len(times.density))
+            times.density = [[float(n // DEPTH_BANDS)] * NUM_AGES for n in numbers]
+
+    def serve(self, text, *, tenant=None, handed_over=(), **controls):
+        """Ask for a prompt, compute it, end it; the chunks that were loaded."""
+        self.now += 1.0
+        name, hashes, device = f"r{self.now}", keys(text), FullDevice()
+        end = CHUNK * len(text) + 1
+        if controls or tenant:
+            wishes = RequestControls(**controls)
+            self.handle(events.Arrived(name, wishes, tenant=tenant))
+        (promise,) = self.handle(events.LookUp(name, hashes, end, 0))
+        found = promise.external_tokens
+        self.handle(events.Allocated(name, found, device))
+        self.handle(
+            events.TokensComputed(name, hashes, end, found, end, device, handed_over)
+        )
+        self.handle(events.RequestFinished(name))
+        return found // CHUNK
+
+    def lose(self, text):
+        """The device is about to lose these chunks, the last one first."""
+        blocks = [(0, key) for key in reversed(keys(text))]
+        self.handle(events.BlocksThreatened(blocks, FullDevice()))
+
+    def handle(self, event):
+        planned = self.planner.handle(event, self.now)
+        for action in planned:
+            if hasattr(action, "job_id"):
+                self.planner.handle(events.JobDone(action.job_id), self.now)
+        check_index(self.index)
+        return planned
+
+    @property
+    def held(self):
+        """The ends of what is there."""
+        nodes = self.index.nodes.values()
+        return sorted(node.key.decode() for node in nodes if node.is_leaf)
+
+    @property
+    def lacking(self):
+        """Chunks of the last prompt that were computed, by reason."""
+        misses = self.planner.ledger.recent[-1].misses
+        return {s.reason: s.num_tokens // CHUNK for s in misses if s.num_tokens > 1}
+
+    def evict_all(self):
+        while self.index._evict_one():
+            pass
+        assert [] == self.held
+
+
+def keys(text):
+    return [text[:end].encode() for end in range(1, len(text) + 1)]
+
+
+def used_twice(name="chunks", num_chunks=4, num_checkpoints=1, **options):
+    """An engine that holds a prompt of four chunks, and room for so many more."""
+    engine = Engine(name, num_chunks, num_checkpoints, **options)
+    assert 0 == engine.serve("abcd", handed_over=(4 * CHUNK,))
+    assert 4 == engine.serve("abcd")
+    return engine
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_prompt_that_is_turned_away_is_outranked_and_comes_in_the_second_time(name):
+    """And is found the third time."""
+    engine = used_twice(name)
+    for found, lacking, held in (
+        (0, {MissReason.NEVER_SEEN: 4}, "abcd"),
+        (0, {MissReason.OUTRANKED: 4}, "wxyz"),
+        (4, {}, "wxyz"),
+    ):
+        assert found == engine.serve("wxyz", handed_over=(4 * CHUNK,))
+        assert (lacking, [held]) == (engine.lacking, engine.held)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "held"),
+    [
+        ({}, "abcd"),
+        ({"tags": ("a",)}, "abcd"),
+        ({"keep_seconds": 9.0}, "wxyz"),
+        ({"keep_after_arrival_seconds": 9.0}, "wxyz"),
+        ({"tenant": "t"}, "wxyz"),
+        ({"priority": 1}, "wxyz"),
+        ({"priority": -1}, "abcd"),
+    ],
+)
+def test_what_its_user_keeps_or_a_tenant_pays_for_is_not_weighed(wishes, held):
+    """A higher priority is, in a class of its own."""
+    engine = used_twice(lease_share=1.0, tenant_share=1.0)
+    engine.serve("wxyz", **wishes)
+    assert [held] == engine.held
+
+
+def test_what_is_of_higher_priority_stays():
+    """Though the newcomer is worth as much as what was used as often."""
+    engine = Engine()
+    engine.serve("abcd", priority=1)
+    for _ in range(2):
+        engine.serve("wxyz")
+        assert ["abcd"] == engine.held
+
+
+@pytest.mark.parametrize(
+    ("wishes", "held"),
+    [
+        ({"skip_store": True}, ["abcd"]),
+        ({"max_store_tokens": CHUNK}, ["abc", "w"]),
+        ({}, ["wxyz"]),
+    ],
+)
+def test_nothing_goes_for_what_is_not_wanted_of_a_prompt(wishes, held):
+    """All that is held is worth less than what comes, being older."""
+    engine = Engine()
+    engine.serve("abcd")
+    engine.serve("wxyz", **wishes)
+    assert held == engine.held
+
+
+@pytest.mark.parametrize(("name", "found"), [("chunks", 2), ("windows", 2)])
+def test_a_prompt_that_is_cut_off_can_be_resumed_at_the_cut(name, found):
+    """Room for two more chunks with what they take besides, of four."""
+    engine = used_twice(name, 6, 2)
+    assert 0 == engine.serve("mnop")
+    assert ["abcd", "mn"] == engine.held
+    assert found == engine.serve("mnop")
+    assert {MissReason.OUTRANKED: 2} == engine.lacking
+
+
+def test_a_prompt_with_a_state_is_cut_off_nowhere():
+    """The engine sets none aside there."""
+    engine = used_twice("states", 6, 2)
+    engine.serve("mnop", handed_over=(2 * CHUNK, 4 * CHUNK))
+    assert ["abcd"] == engine.held
+
+
+def test_what_second_touch_admits_of_a_prompt_can_be_resumed_at_its_end():
+    """Two prompts have shared two chunks; the third finds them."""
+    options = {"eviction_policy": "lru", "admission": "second-touch"}
+    engine = Engine("windows", 9, 9, **options)
+    assert [0, 0, 2] == [engine.serve(text) for text in ("ab", "abcd", "abxy")]
+
+
+def test_an_answer_is_not_stored_behind_a_cut():
+    """Its chunks are outranked as well."""
+    engine = used_twice(num_chunks=5)
+    name, hashes, device = "r", keys("wxyz++"), FullDevice()
+    engine.handle(events.LookUp(name, hashes[:4], 4 * CHUNK + 1, 0))
+    for first, end in ((0, 4), (4, 6)):
+        tokens = (hashes[:end], 4 * CHUNK + 1, first * CHUNK, end * CHUNK)
+        engine.handle(events.TokensComputed(name, *tokens, device))
+    engine.handle(events.RequestFinished(name))
+    assert ["abcd", "w"] == engine.held
+
+
+@pytest.mark.parametrize("policy", ["lru", "lru-2", "lrfu", "s3-fifo", "adaptive"])
+def test_other_orders_let_everything_in(policy):
+    """`adaptive` too while it follows LRU."""
+    engine = used_twice(eviction_policy=policy)
+    engine.serve("wxyz")
+    assert "wxyz" in engine.held
+
+
+def test_lazy_mode_weighs_nothing():
+    """What waits pushes nothing out; what the device loses does, whatever it is."""
+    engine = Engine(mode="lazy")
+    engine.serve("abcd")
+    engine.lose("abcd")
+    assert 4 == engine.serve("abcd")
+    engine.serve("wxyz")
+    assert ["abcd"] == engine.held
+    engine.lose("wxyz")
+    assert ["wxyz"] == engine.held
+    assert 4 == engine.serve("wxyz")
+
+
+RETURNS = [
+    ("windows", {}, 4),
+    ("windows", {"eviction_policy": "lrfu"}, 4),
+    ("windows", {"eviction_policy": "lru"}, 0),
+    ("windows", {"superseded_first": True}, 0),
+    ("windows", {"placement": "turn-end"}, 0),
+    ("windows", {"mode": "lazy"}, 0),
+    ("states", {}, 0),
+    ("chunks", {"eviction_policy": "lru"}, 4),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "found"), RETURNS)
+def test_a_prompt_that_returns_can_be_resumed_where_it_was_known_up_to(
+    name, options, found
+):
+    """Not where such a resume point would be the first thing to go, or is not wanted,
+    nor where the engine sets no state aside."""
+    engine = Engine(name, 20, 20, **options)
+    for text in ("abcd", "abcdxy"):
+        engine.evict_all()
+        engine.serve(text, handed_over=(len(text) * CHUNK,))
+        engine.lose(text)
+    assert ["abcdxy"] == engine.held
+    assert found == engine.serve("abcdmn")
+
+
+def test_what_was_turned_away_is_known_as_well():
+    """It leaves a resume point at its end when it comes in with more behind it."""
+    engine = used_twice("windows", 6, 3, placement="junctions")
+    engine.serve("mnop" + "qr")
+    engine.evict_all()
+    engine.serve("mnop" + "st")
+    assert 4 == engine.serve("mnop" + "uv")
