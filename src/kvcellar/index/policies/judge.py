@@ -49,9 +49,13 @@ class Faded:
             self._squares[name] = squares + (num_hits - base) ** 2
 
     def lead(self, name: str) -> float:
-        """Hits that an order must have more than LRU, or it is noise."""
+        """Hits that an order must have more than LRU, or it is noise.
+
+        An order cannot lose more than LRU finds, so that is asked for at most.
+        """
         full_asked = self._asked / self._weight  # if a whole memory were like this
-        return max(LEAD * full_asked, NOISE * math.sqrt(self._squares[name]))
+        at_stake = min(LEAD * full_asked, self._hits[BASE])
+        return max(at_stake, NOISE * math.sqrt(self._squares[name]))
 
     def trusted(self, trust: dict[str, float]) -> dict[str, float]:
         """Hits as far as they are believed."""
