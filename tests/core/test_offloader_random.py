@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from ghost_entries import remembered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import LAYOUTS
@@ -10,6 +11,8 @@ from planner_workload import MEMORY, Workload, assert_nothing_leaks, make_engine
 
 from kvcellar.core.checks import check_ledger
 from kvcellar.index.checks import check_index
+from kvcellar.index.policies.reuse import DEPTH_BANDS, NUM_AGES, USE_BANDS
+from kvcellar.reasons import MissReason
 
 
 @pytest.mark.parametrize("memory", MEMORY)
@@ -37,6 +40,34 @@ def test_controls_never_make_a_wrong_load_or_a_leak(name, share):
             workload.step()
             check_index(engine.offloader.index)
         assert_nothing_leaks(engine)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_prompts_that_are_cut_off_never_make_a_wrong_load_or_a_leak(name):
+    """LHD, to which more uses are worth more, and longer ones ago. Each chunk that has
+    gone is remembered once, and none that is there."""
+    outranked = set()
+    for seed in range(6):
+        engine = make_engine(name, "tight", eviction_policy="lhd")
+        index = engine.offloader.index
+        index.ghosts.sample = 1  # prompts are short here
+        index.order.live._times.density = [
+            [number // DEPTH_BANDS + 0.5 * age for age in range(NUM_AGES)]
+            for number in range(USE_BANDS * DEPTH_BANDS)
+        ]
+        workload = Workload(engine, random.Random(seed), has_controls=True)
+        for _ in range(150):
+            workload.step()
+            check_index(index)
+            check_ledger(engine.offloader.ledger)
+            assert remembered(index.ghosts).keys().isdisjoint(index.nodes)
+            outranked |= {
+                (seed, record.request_id)
+                for record in engine.offloader.records.values()
+                if record.not_admitted is MissReason.OUTRANKED
+            }
+        assert_nothing_leaks(engine)
+    assert outranked
 
 
 @pytest.mark.parametrize("failing", ["store", "load", "move"])

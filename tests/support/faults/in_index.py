@@ -58,6 +58,12 @@ IN_INDEX = (
         "",
     ),
     Fault(
+        "what a newcomer hangs on may go for it",
+        "index/newcomers.py",
+        "        index.pin(tip)\n",
+        "        tip.pins += 1\n",
+    ),
+    Fault(
         "the use of what is turned away is forgotten",
         "index/newcomers.py",
         "        if admitted < num_chunks:\n",
