@@ -227,6 +227,19 @@ def test_a_prompt_is_cut_where_what_is_known_of_it_changes(name):
         assert 4 == index.nodes[b"ab"].num_uses
 
 
+@pytest.mark.parametrize("text", ["wxyz", "vwxyz"])
+def test_an_end_too_short_to_be_remembered_fares_as_what_is_before_it(text):
+    """One chunk in two is, and the fifth of them is alone. Else a prompt with a state
+    would be new for ever."""
+    index = make_index("states", 10, 2, fewest_uses())
+    index.ghosts.sample = 2
+    store(index, "often", 0.0, num_uses=9)
+    store(index, "abcde", 0.0, num_uses=3)
+    assert [0, 0] == [admit(index, text, now) for now in (1.0, 2.0)]
+    assert 0 == admit(index, text[:2] + "mn", 3.0)  # its end is long enough, and new
+    assert len(text) == admit(index, text, 4.0)
+
+
 @pytest.mark.parametrize(
     ("of_held", "of_newcomer", "admitted"), [(0, 0, 0), (0, 1, 4), (1, 0, 0), (1, 1, 0)]
 )

@@ -68,7 +68,7 @@ class Newcomers:
             return num_chunks
         parts = weighed = self._parts(tip, keys)
         if index.rules.is_overwritten:  # nobody can resume where parts meet
-            weighed = [_Part(tip, tip.depth, num_chunks, parts[-1].known)]
+            weighed = [_Part(tip, tip.depth, num_chunks, self._known_of_end(parts))]
         index.pin(tip)
         admitted = tip.depth
         for part in {*parts, *weighed}:
@@ -99,6 +99,14 @@ class Newcomers:
         if start < num_chunks:
             parts.append(_Part(tip, start, num_chunks, None))
         return parts
+
+    def _known_of_end(self, parts: Sequence[_Part]) -> Past | None:
+        """What is known of a prompt's end, or before it if that is never remembered."""
+        ghosts, end = self._index.ghosts, parts[-1]
+        if ghosts is None or len(parts) == 1:
+            return end.known
+        is_sampled = end.start // ghosts.sample < end.depth // ghosts.sample
+        return end.known if is_sampled else parts[-2].known
 
     def _make_room(self, part: _Part, tip: Node) -> int:
         """Let go of what is worth less than ``part``; how deep the prompt then fits."""

@@ -90,8 +90,14 @@ IN_INDEX = (
     Fault(
         "a prompt with a state is worth what its beginning is",
         "index/newcomers.py",
-        "num_chunks, parts[-1].known)]",
+        "num_chunks, self._known_of_end(parts))]",
         "num_chunks, parts[0].known)]",
+    ),
+    Fault(
+        "an end that is never remembered is new for ever",
+        "index/newcomers.py",
+        "return end.known if is_sampled else parts[-2].known",
+        "return end.known",
     ),
     Fault(
         "uses that the device serves count as earned",
