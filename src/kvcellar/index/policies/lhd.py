@@ -10,6 +10,7 @@ Source: Beckmann et al., LHD: Improving cache hit rate by maximizing hit density
 """
 
 import math
+import operator
 from collections.abc import Iterator
 from typing import Generic
 
@@ -22,6 +23,9 @@ Kind = tuple[int, int]
 
 NO_RANK = (math.inf, math.inf)  # behind all
 UNKNOWN = -1
+
+
+_rank_of = operator.attrgetter("rank")
 
 
 class _Queue(ByAge[T]):
@@ -70,6 +74,8 @@ class LhdPolicy(Generic[T]):
         self._queues: dict[Kind, _Queue[T]] = {}
         self._queue_of: dict[T, _Queue[T]] = {}
         self._density = times.density  # by which the queues know who goes first
+        self._until = -math.inf  # no earlier does time alone change that
+        self._changed: set[_Queue[T]] = set()
         self._next: T | None = None
         self._rank_of_next = NO_RANK
         self._known_at = UNKNOWN  # prompt since which nothing has changed
@@ -96,7 +102,7 @@ class LhdPolicy(Generic[T]):
         if queue is None:
             queue = self._queues[kind] = _Queue(kind)
         queue.add(node)
-        queue.until = -math.inf
+        self._changed.add(queue)
         self._queue_of[node] = queue
         self._known_at = UNKNOWN
 
@@ -110,7 +116,7 @@ class LhdPolicy(Generic[T]):
         queue = self._queue_of.pop(node, None)
         if queue is not None:
             queue.remove(node)
-            queue.until = -math.inf
+            self._changed.add(queue)
             if not queue:
                 del self._queues[queue.kind]
             self._known_at = UNKNOWN
@@ -128,18 +134,26 @@ class LhdPolicy(Generic[T]):
         return self._rank(self._kind(node), node)[0] < self._rank_of_next
 
     def _find_next(self) -> None:
-        if self._density is not self._times.density:
-            self._density = self._times.density
-            for queue in self._queues.values():
-                queue.until = -math.inf
-        now, least, found = self._times.now, NO_RANK, None
-        for queue in self._queues.values():
-            if now >= queue.until:
-                self._look_at(queue)
-            if queue.rank < least:
-                least, found = queue.rank, queue.first
-        self._rank_of_next, self._next = least, found
+        self._look_at_changed()
+        first = min(self._queues.values(), key=_rank_of, default=None)
+        self._rank_of_next = NO_RANK if first is None else first.rank
+        self._next = None if first is None else first.first
         self._known_at = self._times.num_prompts
+
+    def _look_at_changed(self) -> None:
+        """Nodes have come or gone, or time has passed, or more is known."""
+        now, queues, changed = self._times.now, self._queues.values(), self._changed
+        is_new = self._density is not self._times.density
+        if is_new:
+            self._density = self._times.density
+        if is_due := is_new or now >= self._until:
+            changed.update(q for q in queues if is_new or now >= q.until)
+        for queue in changed:
+            self._look_at(queue)
+        looked_at = queues if is_due else changed
+        until = min((queue.until for queue in looked_at), default=math.inf)
+        self._until = until if is_due else min(until, self._until)
+        changed.clear()
 
     def _look_at(self, queue: _Queue[T]) -> None:
         queue.rank, queue.until = NO_RANK, math.inf
