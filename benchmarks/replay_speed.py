@@ -54,6 +54,7 @@ class Speed:
     seconds: float
     peak_bytes: int
     hit_ratio: float
+    stored_bytes: int
 
 
 def main() -> int:
@@ -99,7 +100,8 @@ def run(cell: Cell) -> Speed:
     seconds = time.process_time() - started
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     num_requests = outcome.num_requests + outcome.num_too_long
-    return Speed(num_requests, seconds, peak_bytes, outcome.hit_ratio)
+    found = outcome.hit_ratio, outcome.stored_bytes
+    return Speed(num_requests, seconds, peak_bytes, *found)
 
 
 def _row(cell: Cell, speed: Speed) -> dict[str, str | float | bool]:
@@ -111,6 +113,7 @@ def _row(cell: Cell, speed: Speed) -> dict[str, str | float | bool]:
         "processor_s": round(speed.seconds, 2),
         "peak_mib": round(speed.peak_bytes / MIB),
         "hit_percent": round(100 * speed.hit_ratio, 1),
+        "stored_gib": round(speed.stored_bytes / GIB),
         "is_within": per_minute >= BUDGET_PER_MINUTE,
     }
 
