@@ -52,7 +52,7 @@ def run_python(code):
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=280,
         check=False,
     )
     assert result.returncode == 0, result.stderr

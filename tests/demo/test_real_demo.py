@@ -25,7 +25,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("name", "mode", "ranks"),
     [

@@ -165,7 +165,7 @@ def test_lru_reproduces_the_reference_curve(tokens, percent):
 
 
 @pytest.mark.skipif("KVCELLAR_TRACES" not in os.environ, reason="KVCELLAR_TRACES unset")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("tokens", "percent"), [(2**22, 27.2), (2**23, 70.0)])
 def test_lru_reproduces_the_reference_curve_of_long_prompts(tokens, percent):
     """The same for agents' sessions, in blocks of 1,024 instead of 64 tokens."""

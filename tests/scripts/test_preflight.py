@@ -156,7 +156,7 @@ def test_the_script_runs_in_an_isolated_interpreter(tmp_path):
         [sys.executable, "-I", "-S", SCRIPTS / "preflight.py", "--explain-pip", log],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=280,
         check=False,
     )
     assert result.returncode == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from arena_planner import SharedArena
 
-pytestmark = pytest.mark.timeout(300)  # it starts processes
+pytestmark = pytest.mark.timeout(1200)  # it starts processes
 
 HOST_BYTES = 2**20
 NUM_JOBS = 300

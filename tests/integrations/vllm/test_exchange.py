@@ -85,7 +85,7 @@ def test_processes_in_groups_get_all_values_in_rank_order(tmp_path):
         for rank in range(4)
     ]
     try:
-        told = [process.communicate(timeout=55)[0] for process in processes]
+        told = [process.communicate(timeout=280)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

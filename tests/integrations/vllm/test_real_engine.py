@@ -41,7 +41,7 @@ def run(scenario, model, mode="eager", *, is_alarming=False):
         [sys.executable, str(SCRIPT), scenario, model, mode],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1100,
         check=False,
         env=os.environ
         | {"PYTHONPATH": os.pathsep.join(sys.path), "VLLM_LOGGING_LEVEL": "INFO"},

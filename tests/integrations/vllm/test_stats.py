@@ -140,7 +140,7 @@ print(generate_latest(registry).decode())
 """
 
 
-@pytest.mark.timeout(120)  # a fresh process imports the engine
+@pytest.mark.timeout(600)  # a fresh process imports the engine
 def test_several_api_servers_export_one_truth(tmp_path):
     """Counters of all processes are added; of a gauge the value set last is shown."""
     where = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "TESTS": str(HERE)}

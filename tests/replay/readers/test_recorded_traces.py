@@ -58,7 +58,7 @@ def test_jitter_spreads_the_coarse_stamps_of_the_conversation_trace(traces_dir):
     assert all(0 <= b - a < 3.0 for a, b in zip(coarse, spread, strict=True))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_the_agent_sessions_have_their_counted_figures(traces_dir):
     """46,218 requests, 5,467 M and 20.3 M tokens, 96.2 %, 3,195,527 unique blocks."""
     trace = open_trace(traces_dir / AGENTS)
