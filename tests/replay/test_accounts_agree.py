@@ -40,7 +40,7 @@ def played(monkeypatch, layout, rows, settings):
 @pytest.mark.parametrize("name", ["full", "full-long-chunks", "gemma", "llama4"])
 def test_host_only_accounts_are_those_of_the_replay(monkeypatch, name, host_bytes):
     """Sources and reasons are equal; what the replay calls evicted the planner tells
-    apart: evicted, no room, or being computed again by another request."""
+    apart: evicted, not let in, no room, or being computed again by another request."""
     settings = Settings(host_memory_bytes=host_bytes)
     one, ledger = played(monkeypatch, LAYOUTS[name], None, settings)
     assert 0 == ledger.device_tokens
@@ -48,7 +48,7 @@ def test_host_only_accounts_are_those_of_the_replay(monkeypatch, name, host_byte
     assert one.outcome.computed_tokens == ledger.computed_tokens
     for theirs, ours in SAME.items():
         assert one.missed_tokens[theirs] == ledger.missed_tokens[ours], ours
-    rest = {"evicted", "no_room", "no_block", "in_progress"}
+    rest = {"evicted", "outranked", "no_room", "no_block", "in_progress"}
     others = sum(one.missed_tokens[r] for r in (Reason.EVICTED, Reason.IN_PROGRESS))
     assert others == sum(ledger.missed_tokens[name] for name in rest)
 
