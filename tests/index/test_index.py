@@ -1,6 +1,7 @@
 """The prefix tree: closure, eviction order, resume points, references."""
 
 import pytest
+from checkpoints import add_checkpoint
 from cycles import unfreed
 from layouts import LAYOUTS
 
@@ -29,15 +30,6 @@ def grow(index, parent, keys, *, ready=True):
     if ready:
         index.publish(nodes)
     return nodes
-
-
-def add_checkpoint(index, node, *, is_decoded=False):
-    cells = []
-    for position, blocks in index.rules.checkpoint_blocks(index.boundary(node)):
-        cells += [index.allocate(position) for _ in blocks]
-    assert None not in cells
-    checkpoint = index.add_checkpoint(node, tuple(cells), is_decoded=is_decoded)
-    index.publish_checkpoint(node, checkpoint)
 
 
 def keys(text):
@@ -134,9 +126,9 @@ def test_resume_point_is_the_nearest_checkpoint_above():
     index = make_index()
     nodes = grow(index, index.root, keys("abcdef"))
     assert index.root is index.resume_point(nodes[5])
-    add_checkpoint(index, nodes[1])
+    assert add_checkpoint(index, nodes[1])
     assert nodes[1] is index.resume_point(nodes[5])
-    add_checkpoint(index, nodes[3])
+    assert add_checkpoint(index, nodes[3])
     assert nodes[3] is index.resume_point(nodes[5])
     assert nodes[1] is index.resume_point(nodes[2])
     check_index(index)
@@ -149,10 +141,10 @@ def test_a_checkpoint_that_returns_is_found_below_lagging_pointers():
     """A deep node that skipped its parents' pointers still learns of it."""
     index = make_index()
     nodes = grow(index, index.root, keys("abcd"))
-    add_checkpoint(index, nodes[0])
+    assert add_checkpoint(index, nodes[0])
     index._drop_checkpoint(nodes[0])
     assert index.root is index.resume_point(nodes[3])
-    add_checkpoint(index, nodes[0])
+    assert add_checkpoint(index, nodes[0])
     assert nodes[0] is index.resume_point(nodes[3])
     check_index(index)
 
@@ -161,8 +153,8 @@ def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     """Replaced on an unbranched path: gone. With a branch between: kept."""
     index = make_index()
     nodes = grow(index, index.root, keys("abcd"))
-    add_checkpoint(index, nodes[1])
-    add_checkpoint(index, nodes[3])
+    assert add_checkpoint(index, nodes[1])
+    assert add_checkpoint(index, nodes[3])
     index._evict_one()
     assert nodes[1].checkpoint is None
     assert nodes[3].checkpoint is not None
@@ -170,8 +162,8 @@ def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     index = make_index()
     nodes = grow(index, index.root, keys("abcd"))
     grow(index, nodes[2], [b"abcx"])
-    add_checkpoint(index, nodes[1])
-    add_checkpoint(index, nodes[3])
+    assert add_checkpoint(index, nodes[1])
+    assert add_checkpoint(index, nodes[3])
     index._evict_one()
     assert nodes[1].checkpoint is not None
 
@@ -184,8 +176,8 @@ def test_superseded_checkpoints_may_be_left_in_their_place(options):
     they do wherever a path does not leave as a whole."""
     index = make_index(**options)
     nodes = grow(index, index.root, keys("abcd"))
-    add_checkpoint(index, nodes[1])
-    add_checkpoint(index, nodes[3])
+    assert add_checkpoint(index, nodes[1])
+    assert add_checkpoint(index, nodes[3])
     index._evict_one()
     assert State.GONE is nodes[3].state
     assert nodes[1].checkpoint is not None
@@ -197,14 +189,14 @@ def test_an_answer_does_not_supersede_the_end_of_its_prompt():
     """Its own checkpoints it does; a prompt that goes further supersedes them all."""
     index = make_index()
     nodes = grow(index, index.root, keys("abcdef"))
-    add_checkpoint(index, nodes[1])  # the end of a prompt
+    assert add_checkpoint(index, nodes[1])  # the end of a prompt
     for node in nodes[2:4]:  # inside its answer
-        add_checkpoint(index, node, is_decoded=True)
+        assert add_checkpoint(index, node, is_decoded=True)
     index._evict_one()
     held = [node.checkpoint is not None for node in nodes]
     assert [False, True, False, True, False, False] == held
     assert index.order.superseded.take(()) is None
-    add_checkpoint(index, nodes[5])  # the next turn repeats the answer
+    assert add_checkpoint(index, nodes[5])  # the next turn repeats the answer
     assert [nodes[3], nodes[1], None] == [
         index.order.superseded.take(()) for _ in range(3)
     ]
@@ -214,11 +206,11 @@ def test_chunks_behind_the_last_checkpoint_go_before_useful_ones():
     """A tail that no resume point covers is dead weight, however recent."""
     index = make_index()
     useful = grow(index, index.root, keys("abc"))
-    add_checkpoint(index, useful[2])
+    assert add_checkpoint(index, useful[2])
     dead = grow(index, useful[2], [b"abcd"])
     index.touch(dead[0], 99.0)
     other = grow(index, index.root, keys("xy"))
-    add_checkpoint(index, other[1])
+    assert add_checkpoint(index, other[1])
     index._evict_one()
     assert State.GONE is dead[0].state
     assert 1 == index.counters.dead_chunks
@@ -248,7 +240,7 @@ def test_what_has_gone_is_freed_without_a_search_for_cycles(name):
                 index, node, [node.key + first.encode() + k for k in keys("xyz")]
             )[-1]
             if end.needs_checkpoint:
-                add_checkpoint(index, end)
+                assert add_checkpoint(index, end)
     del node, end
     with unfreed() as cycles:
         assert all(index._evict_one() for _ in range(5))

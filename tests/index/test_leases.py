@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from checkpoints import add_checkpoint
 from layouts import LAYOUTS
 
 from kvcellar.attention.hybrid import HybridRules
@@ -36,13 +37,6 @@ def grow(index, parent, length, *, is_ready=True, priority=0):
     if is_ready:
         index.publish(nodes)
     return nodes
-
-
-def add_checkpoint(index, node):
-    cells = []
-    for position, blocks in index.rules.checkpoint_blocks(index.boundary(node)):
-        cells += [index.allocate(position) for _ in blocks]
-    index.publish_checkpoint(node, index.add_checkpoint(node, tuple(cells)))
 
 
 def test_a_leased_path_stays_until_its_time_and_not_longer():
@@ -110,9 +104,9 @@ def test_a_leased_checkpoint_is_not_superseded():
     """A deeper checkpoint replaces it only once the lease has ended."""
     index = make_index("gemma")
     nodes = grow(index, index.root, 4)
-    add_checkpoint(index, nodes[1])
+    assert add_checkpoint(index, nodes[1])
     assert index.lease(nodes[1], 10.0)
-    add_checkpoint(index, nodes[3])
+    assert add_checkpoint(index, nodes[3])
     while index._evict_one():
         check_index(index)
     assert nodes[1].is_resumable

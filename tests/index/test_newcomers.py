@@ -1,6 +1,7 @@
 """What would be the first to go is not let in, and what is worth less goes for it."""
 
 import pytest
+from checkpoints import add_checkpoint
 from ghost_entries import remembered
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,21 +90,11 @@ def store(index, text, now, *, num_uses=1, priority=0):
         node.priority = priority
     index.touch(end, now)
     if end.needs_checkpoint and end.checkpoint is None:
-        add_checkpoint(index, end)
+        assert add_checkpoint(index, end)
     index.publish(added)
     for _ in range(num_uses):
         index.count_use(end, now)
     index.unpin(tip)
-
-
-def add_checkpoint(index, node):
-    cells = []
-    index.pin(node)
-    for position, blocks in index.rules.checkpoint_blocks(index.boundary(node)):
-        cells += [index.allocate(position) for _ in blocks]
-    assert None not in cells
-    index.publish_checkpoint(node, index.add_checkpoint(node, tuple(cells)))
-    index.unpin(node)
 
 
 def evict(index, text):

@@ -1,6 +1,7 @@
 """Whole paths at once leave the same index as their chunks one by one."""
 
 import pytest
+from checkpoints import add_checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import LAYOUTS
@@ -56,18 +57,6 @@ def store(index, add, text, now, *, has_checkpoint):
     index.publish(added)
     index.count_use(end, now)
     index.unpin(known)
-
-
-def add_checkpoint(index, node):
-    cells = []
-    index.pin(node)
-    for position, blocks in index.rules.checkpoint_blocks(index.boundary(node)):
-        cells += [index.allocate(position) for _ in blocks]
-    if None in cells:
-        index.cells.release(cell for cell in cells if cell)
-    else:
-        index.publish_checkpoint(node, index.add_checkpoint(node, tuple(cells)))
-    index.unpin(node)
 
 
 def seen(index):

@@ -1,6 +1,7 @@
 """Tenants: who pays for what, to the byte, and what goes at the share's end."""
 
 import pytest
+from checkpoints import add_checkpoint
 from layouts import LAYOUTS
 
 from kvcellar.attention.hybrid import HybridRules
@@ -39,16 +40,6 @@ def grow(index, parent, key, length, tenant=None, *, at=(0.0, 0)):
         index.publish([node])
     check_index(index)
     return nodes
-
-
-def add_checkpoint(index, node, tenant):
-    cells = []
-    index.pin(node)
-    for position, blocks in index.rules.checkpoint_blocks(index.boundary(node)):
-        cells += [index.allocate(position, tenant) for _ in blocks]
-    assert None not in cells
-    index.publish_checkpoint(node, index.add_checkpoint(node, tuple(cells)))
-    index.unpin(node)
 
 
 def alive(nodes):
@@ -107,10 +98,10 @@ def test_its_replaced_checkpoints_go_before_its_leaves():
     index = make_index("gemma", tenant_chunks=24)
     a = index.tenants.named("a")
     nodes = grow(index, index.root, b"a", 4, a)
-    add_checkpoint(index, nodes[1], a)
-    add_checkpoint(index, nodes[3], a)
+    assert add_checkpoint(index, nodes[1], a)
+    assert add_checkpoint(index, nodes[3], a)
     (other,) = grow(index, index.root, b"o", 1, a, at=(-1.0, 0))
-    add_checkpoint(index, other, a)
+    assert add_checkpoint(index, other, a)
     tail = index.root
     while nodes[1].checkpoint is not None:
         (tail,) = grow(index, tail, b"n%d" % tail.depth, 1, a)
@@ -161,7 +152,7 @@ def test_replaced_checkpoints_that_went_another_way_are_forgotten():
     a = index.tenants.named("a")
     for number in range(4 * _MIN_CANDIDATES):
         nodes = grow(index, index.root, b"%d-" % number, 1, a)
-        add_checkpoint(index, nodes[0], a)
+        assert add_checkpoint(index, nodes[0], a)
         index.order.replaced(nodes[0])
         index.lose(nodes[0].cells)
     assert len(a.superseded) <= _MIN_CANDIDATES + 1

@@ -60,10 +60,7 @@ class LazyStores(EagerStores):
         self, record: RequestRecord, event: TokensComputed, now: float
     ) -> StorePlan:
         """Let what the step completes wait; store only what would not be kept."""
-        num_chunks = self.num_storable_chunks(record, event)
-        self.move_tip(record, event, num_chunks)
-        if record.placed_through is None:
-            self.begin_placing(record, event)
+        num_chunks = self.begin_step(record, event)
         self._let_wait(record, event, num_chunks)
         plan = self.plan(record, event)
         for boundary in self.due(record, event, num_chunks * self.chunk_tokens):
@@ -81,6 +78,11 @@ class LazyStores(EagerStores):
         now: float,
     ) -> None:
         """Everything may wait; it pushes nothing out before its time has come."""
+
+    def seams(self, record: RequestRecord, event: TokensComputed) -> Sequence[int]:
+        """None: the engine keeps no blocks for boundaries inside a prompt."""
+        del record, event
+        return ()
 
     def blocks_threatened(self, event: BlocksThreatened, now: float) -> list[StorePlan]:
         """Store the paths that the device is about to lose."""

@@ -4,7 +4,7 @@ Also what both modes share: how far a request's tokens are wanted, and where a p
 that is being stored continues.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from kvcellar.config import Settings
 from kvcellar.core.controls import RequestControls
@@ -73,10 +73,7 @@ class EagerStores:
         self, record: RequestRecord, event: TokensComputed, now: float
     ) -> StorePlan:
         """Store the chunks that the step completes, and the checkpoints it passes."""
-        num_chunks = self.num_storable_chunks(record, event)
-        self.move_tip(record, event, num_chunks)
-        if record.placed_through is None:
-            self.begin_placing(record, event, self._seams(record, event))
+        num_chunks = self.begin_step(record, event)
         plan = self.plan(record, event)
         self.store_path(record, plan, num_chunks, now)
         through = min(self.index.boundary(record.tip), event.computed_tokens)
@@ -160,7 +157,7 @@ class EagerStores:
     def reset(self) -> None:
         """Nothing is kept here."""
 
-    def _seams(self, record: RequestRecord, event: TokensComputed) -> list[int]:
+    def seams(self, record: RequestRecord, event: TokensComputed) -> Sequence[int]:
         """Boundaries inside a prompt where its parts fare differently.
 
         Where it leaves what was held before and has gone, since the rest may go again
@@ -194,6 +191,21 @@ class EagerStores:
         return StorePlan(
             self.index, event.hashes, event.tables, self.counters, record.origin
         )
+
+    def begin_step(self, record: RequestRecord, event: TokensComputed) -> int:
+        """Follow a request's path, and choose its boundaries if it has just begun.
+
+        Returns:
+            Chunks of it that may be stored by now.
+        """
+        num_chunks = self.num_storable_chunks(record, event)
+        self.move_tip(record, event, num_chunks)
+        if record.placed_through is None:
+            first = event.first_token
+            record.placed_through = first - 1
+            spaced = self.placement.spaced(first, event.num_prompt_tokens)
+            record.inside = (*spaced, *self.seams(record, event))
+        return num_chunks
 
     def num_storable_chunks(self, record: RequestRecord, event: TokensComputed) -> int:
         """Whole chunks that are computed, hashed, wanted by the settings, admitted."""
@@ -235,18 +247,6 @@ class EagerStores:
             self.index.pin(tip)
             self.index.unpin(first)
             self.index.touch(tip, now)
-
-    def begin_placing(
-        self, record: RequestRecord, event: TokensComputed, seams: Iterable[int] = ()
-    ) -> None:
-        """A request's first tokens are computed: which boundaries will be kept?
-
-        Args:
-            seams: boundaries besides those that the placement spaces out.
-        """
-        record.placed_through = event.first_token - 1
-        spaced = self.placement.spaced(event.first_token, event.num_prompt_tokens)
-        record.inside = (*spaced, *seams)
 
     def due(
         self, record: RequestRecord, event: TokensComputed, through: int

@@ -11,7 +11,7 @@ it returns from its beginning, by whose key it is found.
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 
-from kvcellar.index.evictable import Evictable, Past
+from kvcellar.index.evictable import GHOSTS_PER_NODE, Evictable, Past
 
 
 class _GonePath:
@@ -42,6 +42,10 @@ class Ghosts:
         self._latest: _GonePath | None = None
         self._expected: Evictable | None = None  # the one above the latest to go
         self._num_chunks = 0
+
+    def most_beside(self, num_chunks: int) -> int:
+        """Histories that are worth keeping where so many chunks are there."""
+        return GHOSTS_PER_NODE * num_chunks // self.sample
 
     def leave(self, key: bytes, node: Evictable, parent: Evictable, most: int) -> None:
         """A leaf goes.

@@ -25,7 +25,7 @@ from kvcellar.index.cell_store import CellStore
 from kvcellar.index.cells import Cell
 from kvcellar.index.counters import IndexCounters
 from kvcellar.index.departures import Departures, departures_for
-from kvcellar.index.evictable import GHOSTS_PER_NODE, chunks_per_sample
+from kvcellar.index.evictable import chunks_per_sample
 from kvcellar.index.eviction import EvictionOrder
 from kvcellar.index.ghosts import Ghosts
 from kvcellar.index.leases import Leases
@@ -373,12 +373,6 @@ class Index(PrefixTree):
             self.order.settle(node)
 
     @property
-    def most_ghosts(self) -> int:
-        """Histories that are worth keeping, of chunks that have gone."""
-        sample = self.ghosts.sample if self.ghosts is not None else 1
-        return GHOSTS_PER_NODE * len(self.nodes) // sample
-
-    @property
     def num_pinned_chunks(self) -> int:
         """Chunks that requests and jobs hold now."""
         return self._num_pinned - bool(self.root.pins)
@@ -478,9 +472,10 @@ class Index(PrefixTree):
             parent.is_loaded = True
         if leaf.priority > parent.priority:
             parent.priority = leaf.priority
-        if self.ghosts is not None:
-            if leaf.depth % self.ghosts.sample == 0:
-                self.ghosts.leave(leaf.key, leaf, parent, self.most_ghosts)
+        if (ghosts := self.ghosts) is not None:
+            if leaf.depth % ghosts.sample == 0:
+                most = ghosts.most_beside(len(self.nodes))
+                ghosts.leave(leaf.key, leaf, parent, most)
             parent.take_over(leaf)
         elif leaf.last_use > parent.last_use:
             parent.last_use = leaf.last_use

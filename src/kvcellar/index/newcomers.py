@@ -125,9 +125,10 @@ class Newcomers:
         self, parts: Sequence[_Part], admitted: int, keys: Sequence[bytes]
     ) -> None:
         """Remember the use of what does not come in, as if it had gone at once."""
-        ghosts, most = self._index.ghosts, self._index.most_ghosts
+        ghosts = self._index.ghosts
         if ghosts is None:
             return
+        most = ghosts.most_beside(len(self._index.nodes))
         ghosts.all_return(keys, parts[0].start)
         for part in reversed(parts):
             cut = min(max(part.start, admitted), part.depth)

@@ -14,7 +14,6 @@ class LruPolicy(KeyedPolicy[T]):
     """The oldest stamp goes first, and of one request the deepest."""
 
     wants_history = False
-    is_selective = False
     superseded_first = True
 
     def __init__(self) -> None:
