@@ -22,6 +22,7 @@ FEW_THREATENED = {
     "gemma3": SMALL_STEPS,
     "qwen3-next": SMALL_STEPS | {"num_gpu_blocks_override": 64},
 }
+STATE_DTYPE = "float32"  # else vLLM's CPU platform decides it by the processor's type
 SMALL_HOST_MEMORY = {"gemma3": "12MiB", "qwen3-next": "16MiB"}  # some ten prompts
 PROMPT_CHARACTERS = 1700  # a token each (byte-level tokenizer); inside a local chunk
 
@@ -39,6 +40,7 @@ class Engine:
             "enforce_eager": True,
             "max_model_len": 2048,
             "block_size": BLOCK_TOKENS[model],
+            "mamba_ssm_cache_dtype": STATE_DTYPE,
             "num_gpu_blocks_override": NUM_DEVICE_BLOCKS[model],
             "disable_log_stats": False,
             "kv_transfer_config": {

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine_scenarios import BLOCK_TOKENS
+from engine_scenarios import BLOCK_TOKENS, STATE_DTYPE
 
 from kvcellar.demo.tiny import ensure_tiny
 from kvcellar.layout.models import model_layout
@@ -103,7 +103,7 @@ def plan_like(model, sizes, device_bytes):
         "host_memory": "256MiB",
         "mode": "eager",
         "block_tokens": BLOCK_TOKENS[model],
-        "state_dtype": "float32",  # as the engine's CPU kernels want it
+        "state_dtype": STATE_DTYPE,
         "device_memory": device_bytes,
         "max_model_len": sizes["max_model_tokens"],
         "step_tokens": sizes["step_tokens"],
