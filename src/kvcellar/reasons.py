@@ -6,6 +6,8 @@ for every token it does not serve; metrics, docs and ``kvcellar why`` read this 
 
 import enum
 
+from kvcellar.config import SELECTIVE_POLICIES
+
 
 class MissReason(enum.StrEnum):
     """Why a token was computed; roughly in the order of depth in the prompt."""
@@ -62,7 +64,7 @@ MEANINGS: dict[MissReason, str] = {
     MissReason.LOST: "not stored: the device gave them away before lazy mode came",
     MissReason.NOT_ADMITTED: "not stored at first sight (admission: second-touch)",
     MissReason.OUTRANKED: "not stored, because everything held was expected to earn "
-    "more (eviction_policy: adaptive or lhd)",
+    f"more (eviction_policy: {' or '.join(sorted(SELECTIVE_POLICIES))})",
     MissReason.MAX_STORE_TOKENS: "not stored: beyond max_store_tokens of their request",
     MissReason.ANSWER: "not stored: an answer's tokens (store_decoded: false)",
     MissReason.FILTERED: "not stored: the request that computed them asked for that "

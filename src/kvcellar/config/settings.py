@@ -7,6 +7,9 @@ DEFAULT_SPACED_SHARE = 0.25
 DEFAULT_LEASE_SHARE = 0.25
 TENANT_NAMES = ("cache_salt", "tag")
 EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "lhd", "adaptive")
+SELECTIVE_POLICIES = frozenset({"lhd", "adaptive"})
+"""Policies that may keep out what would be the first to go; in eager mode only."""
+
 ADMISSIONS = ("all", "second-touch")
 SHARINGS = ("auto", "on", "off")
 PLACEMENTS = ("geometric", "fixed", "junctions", "turn-end", "prompt-end")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from layouts import FULL, WINDOW, group, layout_of
 
 from kvcellar.attention.hybrid import HybridRules
-from kvcellar.config import EVICTION_POLICIES, Settings
+from kvcellar.config import EVICTION_POLICIES, SELECTIVE_POLICIES, Settings
 from kvcellar.core import events
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.checks import check_index
@@ -165,6 +165,18 @@ def test_adaptive_is_selective_as_long_as_the_order_is_that_it_follows():
     for order, is_selective in (("lru", False), ("lhd", True), ("lru", False)):
         judge._follow(order, 0.0)
         assert is_selective == policy.is_selective == classes.is_selective
+
+
+@pytest.mark.parametrize("name", EVICTION_POLICIES)
+def test_the_policies_that_are_named_selective_are(name):
+    """`adaptive` may be: an order that it may follow is."""
+    policy = make_policy(name, HybridRules(WINDOWED), 100 * 100)
+    found = {policy.is_selective}
+    if isinstance(policy, AdaptivePolicy):
+        for order in policy._judge._shadows:
+            policy._judge._follow(order, 0.0)
+            found.add(policy.is_selective)
+    assert (name in SELECTIVE_POLICIES) == (True in found)
 
 
 def test_a_shadow_that_gave_up_a_checkpoint_resumes_above_it():
