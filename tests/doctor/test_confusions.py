@@ -18,6 +18,7 @@ from doctor_facts import (
     software,
 )
 
+from kvcellar.config import EVICTION_POLICIES, SELECTIVE_POLICIES
 from kvcellar.doctor.leftovers import Leftover
 from kvcellar.doctor.machine import Room
 from kvcellar.tiers.machine import MachineMemory
@@ -60,28 +61,35 @@ def test_size_of_the_whole_server():
 
 
 @pytest.mark.parametrize(
-    ("mode", "host", "severity"),
+    ("mode", "host", "severity", "severity_if_selective"),
     [
-        ("eager", "16GiB", "warning"),
-        ("lazy", "16GiB", "warning"),
-        ("eager", "60GiB", "note"),
-        ("lazy", "60GiB", "ok"),
-        ("eager", "120GiB", "ok"),
+        ("eager", "16GiB", "warning", "note"),
+        ("lazy", "16GiB", "warning", "note"),
+        ("eager", "40GiB", "warning", "note"),
+        ("eager", "60GiB", "note", "ok"),
+        ("lazy", "60GiB", "ok", "ok"),
+        ("eager", "120GiB", "ok", "ok"),
     ],
 )
-def test_host_smaller_than_device(mode, host, severity):
+@pytest.mark.parametrize("policy", [*EVICTION_POLICIES, None])
+def test_host_smaller_than_device(mode, host, severity, severity_if_selective, policy):
     """vllm-project/vllm#43946: below the device nothing is gained, below twice little.
 
-    The break-even is said in bytes.
+    An order that keeps out what is not worth its room, as the default does, still gains
+    by what little it holds. The break-even is said in bytes.
     """
+    given = {} if policy is None else {"eviction_policy": policy}
     facts = facts_of(
-        f"llama-3.1-8b --host-memory {host} --mode {mode}",
+        own_command(host_memory=host, mode=mode, **given),
         device_memory_bytes=40 * GIB,
     )
-    finding = only("device", facts, severity)
+    is_selective = policy is None or policy in SELECTIVE_POLICIES
+    expected = severity_if_selective if is_selective else severity
+    finding = only("device", facts, expected)
     assert "the device 80" in finding.what
-    if severity in ("warning", "note"):
+    if expected in ("warning", "note"):
         assert "host_memory of 80.00 GiB or more" in finding.remedy
+        assert ("mode lazy" in finding.remedy) == (not is_selective)
 
 
 def test_tokens_printed_as_capacity():

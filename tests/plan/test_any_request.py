@@ -25,6 +25,7 @@ OPTIONS = st.fixed_dictionaries(
         "concurrency": st.sampled_from([1, 50, 5000]),
         "cache_dtype": st.sampled_from(["auto", "fp8", "bfloat16"]),
         "mode": st.sampled_from(["eager", "lazy"]),
+        "eviction_policy": st.sampled_from(["lru", "lhd"]),
         "blocks_per_chunk": st.sampled_from([1, 3, 64]),
         "gpu": st.sampled_from(["h100", "a100"]),
         "load_bytes_per_second": st.sampled_from(["1e6", "5e10"]),

@@ -42,14 +42,15 @@ def test_a_plan_imports_neither_torch_nor_vllm(more):
 
 def test_what_matters_comes_first(capsys):
     """What fits, what is wrong and what to run; then where it comes from."""
-    options = ["--device-memory", "100GiB", "--mode", "eager", "--disk", "1TiB"]
+    options = ["--device-memory", "200GiB", "--mode", "eager", "--disk", "1TiB"]
+    options += ["--concurrency", "3500"]
     assert 0 == main.main([*FLASH, *options])
     out = capsys.readouterr().out
     order = [
         "kvcellar plan: deepseek-v4-flash, fp8_ds_mla cache, 1 GPU",
         "64 GiB of host memory keeps 3,454 prompts of 4,096 tokens ready",
-        "! host memory holds 3,454 prompts of 4,096 tokens and the device",
-        "  -> use --mode lazy, or --host-memory",
+        "! 3,500 requests of 4,096 tokens are to run at once",
+        "  -> give --host-memory 65GiB or more, or use --mode lazy",
         "! disk of 1 TiB",
         "run it",
         "kvcellar serve deepseek-ai/DeepSeek-V4-Flash --host-memory 64GiB --mode lazy",

@@ -51,6 +51,7 @@ OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "kvcellar": {
         "mode": ("MODE", "eager or lazy (default: what suits)"),
+        "eviction-policy": ("NAME", "as the connector's setting (default: adaptive)"),
         "chunk-tokens": ("N", "tokens per chunk (default: the smallest that fits)"),
         "blocks-per-chunk": ("N", "the same in smallest chunks, instead"),
         "share-replicated": ("X", "auto, on or off: one copy of what ranks hold alike"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvcellar.plan.figures import Figures
 from kvcellar.plan.hub_names import servable_name
+from kvcellar.plan.request import MODE_KEYS
 from kvcellar.plan.words import option_size
 from kvcellar.serve.command import ServeSettings, transfer_config
 
@@ -17,7 +18,6 @@ _SIZES = {
     "host_memory_per_rank",
     "cpu_bytes_to_use_per_rank",
 }
-_MODES = {"mode", "lazy_offload"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,13 @@ def commands_for(
     figures: Figures,
 ) -> Commands:
     """Write both lines, with the mode that suits and a context that fits."""
-    request, mode = figures.request, figures.advice.mode
+    request, mode = figures.request, figures.mode_to_run
     model = servable_name(request.model, figures.model.name)
     host_bytes = figures.host.asked_bytes_per_server
     size = option_size(host_bytes)
-    others = {k: v for k, v in request.extra_config.items() if k not in _SIZES | _MODES}
+    others = {
+        k: v for k, v in request.extra_config.items() if k not in _SIZES | MODE_KEYS
+    }
     extra = {"host_memory": size, "mode": mode, **others}
     settings = ServeSettings(model, host_bytes, mode)
     config = transfer_config(settings) | {"kv_connector_extra_config": extra}

@@ -25,6 +25,9 @@ class Figures:
         max_model_tokens: the longest context.
         prompt_tokens: of the typical prompt.
         device: None if the device's memory is not known.
+        num_at_once: requests of the typical prompt that run at once, on all replicas:
+            those that were asked for, or as many as the device has room for if that is
+            less; None if nobody says.
         timing: None if speeds are not known.
     """
 
@@ -37,6 +40,7 @@ class Figures:
     groups: tuple[GroupFacts, ...]
     host: HostPlan
     device: DevicePlan | None
+    num_at_once: int | None
     timing: Timing | None
     advice: ModeAdvice
 
@@ -44,3 +48,9 @@ class Figures:
     def shape(self) -> ServerShape:
         """How ranks are spread."""
         return self.request.shape
+
+    @property
+    def mode_to_run(self) -> str:
+        """What is recommended; what was asked for where either may find more."""
+        asked = self.request.asked_mode
+        return asked if asked and self.advice.is_close else self.advice.mode

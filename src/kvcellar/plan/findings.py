@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kvcellar.plan.figures import Figures
 from kvcellar.plan.host import server_bytes_for
-from kvcellar.plan.modes import LAZY_BELOW
+from kvcellar.plan.modes import LAZY_BELOW, ModeReason
 from kvcellar.plan.words import count, duration, option_size, rounded_up, size
 
 _WORTH_SAYING = 0.02  # of host memory that no cell can cover
@@ -65,10 +65,10 @@ def _no_prompt_in_host(figures: Figures) -> Finding | None:
 
 def _host_below_device(figures: Figures) -> Finding | None:
     advice, device, host = figures.advice, figures.device, figures.host
-    asked_mode = figures.request.extra_config.get("mode")
+    asked_mode = figures.request.asked_mode
     if device is None or advice.coverage is None or not host.num_prompts:
         return None
-    if advice.mode == "eager" or asked_mode == "lazy":
+    if advice.reason is not ModeReason.SMALL or asked_mode == "lazy":
         return None
     server_bytes = host.asked_bytes_per_server
     factor = LAZY_BELOW / advice.coverage
@@ -139,17 +139,17 @@ def _too_many_for_device(figures: Figures) -> Finding | None:
 
 
 def _too_many_for_host(figures: Figures) -> Finding | None:
-    host, asked = figures.host, figures.request.traffic.num_concurrent
-    if asked is None or asked <= host.num_prompts_in_total or not host.num_prompts:
+    host, at_once = figures.host, figures.num_at_once
+    if figures.advice.reason is not ModeReason.CROWDED or not host.num_prompts:
         return None
-    if "lazy" in (figures.advice.mode, figures.request.extra_config.get("mode")):
+    if at_once is None or figures.request.asked_mode == "lazy":
         return None  # what runs is on the device, and stored when it leaves
-    per_server = -(-asked // figures.shape.data_parallel)
+    per_server = -(-at_once // figures.shape.data_parallel)
     return Finding(
         "concurrency-above-host",
-        f"{count(asked, 'request')} of {host.prompt_tokens:,} tokens are to run at "
-        f"once and host memory holds {host.num_prompts_in_total:,}; running requests "
-        "keep what they have stored, so new ones find no room",
+        f"{count(at_once, 'request')} of {host.prompt_tokens:,} tokens are to run at "
+        f"once and host memory holds {host.num_prompts_in_total:,}; in eager mode "
+        "running requests keep what they have stored, so new ones find no room",
         f"give --host-memory {_for_prompts(figures, per_server)} or more, or use "
         "--mode lazy",
     )

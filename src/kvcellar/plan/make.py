@@ -9,7 +9,7 @@ from kvcellar.plan.device import DevicePlan, blocks_per_prompt, plan_device
 from kvcellar.plan.figures import Figures
 from kvcellar.plan.groups import groups_of
 from kvcellar.plan.host import HostPlan, checked_settings, plan_host
-from kvcellar.plan.modes import ModeAdvice, advise_mode
+from kvcellar.plan.modes import advise_mode
 from kvcellar.plan.request import PlanRequest
 from kvcellar.plan.sharing import num_sharing_ranks
 from kvcellar.plan.timing import Timing, plan_timing
@@ -39,6 +39,8 @@ def make_figures(request: PlanRequest) -> Figures:
     _check_nodes(request, host)
     units = units_of(layouts[0])
     device = _device(request, model, longest, prompt_tokens)
+    num_at_once = _num_at_once(request, device)
+    device_bytes = _device_bytes_per_prompt(model, prompt_tokens)
     return Figures(
         request=request,
         model=model,
@@ -49,8 +51,11 @@ def make_figures(request: PlanRequest) -> Figures:
         groups=groups_of(model, layouts[0], host.stages[0]),
         host=host,
         device=device,
+        num_at_once=num_at_once,
         timing=_timing(request, model.name, layouts, units, prompt_tokens),
-        advice=_advice(model, host, device, prompt_tokens),
+        advice=advise_mode(
+            host, device, device_bytes, settings.eviction_policy, num_at_once
+        ),
     )
 
 
@@ -172,9 +177,20 @@ def _timing(
     return plan_timing(rules, units, chosen, prompt_tokens, step_tokens)
 
 
-def _advice(
-    model: ModelLayout, host: HostPlan, device: DevicePlan | None, prompt_tokens: int
-) -> ModeAdvice:
+def _num_at_once(request: PlanRequest, device: DevicePlan | None) -> int | None:
+    """Requests that run at once, at most; the others wait for the device.
+
+    Those that decode have left the blocks behind their windows, so the device has room
+    for as many as it keeps.
+    """
+    asked = request.traffic.num_concurrent
+    if asked is None or device is None:
+        return asked
+    room = max(device.num_running, device.num_prompts)
+    return min(asked, room * request.shape.data_parallel)
+
+
+def _device_bytes_per_prompt(model: ModelLayout, prompt_tokens: int) -> int:
+    """Of each GPU, that keep one typical prompt."""
     row_bytes = max(stage.row_bytes for stage in model.stages)
-    num_blocks = blocks_per_prompt(model.layout, prompt_tokens)
-    return advise_mode(host, device, num_blocks * row_bytes)
+    return blocks_per_prompt(model.layout, prompt_tokens) * row_bytes

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 
+from kvcellar.config import SELECTIVE_POLICIES
 from kvcellar.layout.models import ModelLayout
 from kvcellar.layout.models.options import DEFAULT_BLOCK_TOKENS
 from kvcellar.plan.figures import Figures
 from kvcellar.plan.timing import Timing
-from kvcellar.plan.words import size
+from kvcellar.plan.words import count, size
 
 
 def notes_of(figures: Figures) -> tuple[str, ...]:
     """All that apply, the most important first."""
     return (
+        *_host_below_device(figures),
         *_identical_ranks(figures),
         *_raised_blocks(figures.model),
         *_slabs(figures),
@@ -23,6 +25,20 @@ def notes_of(figures: Figures) -> tuple[str, ...]:
         "Blocks are those of GPUs of compute capability 9, without speculative "
         "decoding; if the engine logs another block size, give --block-tokens.",
     )
+
+
+def _host_below_device(figures: Figures) -> Iterator[str]:
+    """Where the order of eviction makes the best of it; else it is a finding."""
+    host, device, advice = figures.host, figures.device, figures.advice
+    if device is None or advice.eviction_policy not in SELECTIVE_POLICIES:
+        return
+    if 0 < host.num_prompts < device.num_prompts:
+        yield (
+            f"Host memory holds {count(host.num_prompts, 'prompt')} of "
+            f"{host.prompt_tokens:,} tokens and the device {device.num_prompts:,}, so "
+            "it adds fewer than the device holds by itself; more host memory is what "
+            "helps, and kvcellar replay says how much."
+        )
 
 
 def _identical_ranks(figures: Figures) -> Iterator[str]:

@@ -54,12 +54,18 @@ def request_of(options: Options) -> PlanRequest:
 
 def _extra_config(options: Options) -> dict[str, object]:
     """The connector's settings, under the names and of the types that it reads."""
-    words = ("host_memory", "host_memory_per_rank", "mode", "share_replicated")
-    extra = {name: options.get(name) for name in words}
+    extra = {name: options.get(name) for name in _WORD_NAMES}
     extra |= {name: _whole(options, name) for name in _CHUNK_NAMES}
     return {name: value for name, value in extra.items() if value is not None}
 
 
+_WORD_NAMES = (
+    "host_memory",
+    "host_memory_per_rank",
+    "mode",
+    "eviction_policy",
+    "share_replicated",
+)
 _CHUNK_NAMES = ("chunk_tokens", "blocks_per_chunk")
 
 

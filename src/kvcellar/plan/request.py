@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvcellar.config import settings_from_extra_config
 from kvcellar.errors import ConfigError
 from kvcellar.index.capacity import TYPICAL_PROMPT_TOKENS
 from kvcellar.plan.shape import ServerShape
@@ -12,6 +13,9 @@ from kvcellar.replay.presets_choice import CostChoice
 # Source: EngineArgs.get_batch_defaults, engine/arg_utils.py, vLLM 0.32, API server.
 _STEP_TOKENS_BY_GPU = {"b200": 16384, "h100": 8192, "h200": 8192}
 _STEP_TOKENS = 2048
+
+MODE_KEYS = frozenset({"mode", "lazy_offload"})
+"""Settings that choose a mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,13 @@ class PlanRequest:
     limits: EngineLimits = field(default_factory=EngineLimits)
     traffic: Traffic = field(default_factory=Traffic)
     costs: CostChoice = field(default_factory=CostChoice)
+
+    @property
+    def asked_mode(self) -> str | None:
+        """The mode that was asked for; None if the plan is to choose."""
+        if MODE_KEYS.isdisjoint(self.extra_config):
+            return None
+        return settings_from_extra_config(self.extra_config).mode
 
 
 def _check_positive(name: str, value: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kvcellar.config import SELECTIVE_POLICIES
 from kvcellar.doctor.checks.check import Check
 from kvcellar.doctor.facts import Facts
 from kvcellar.doctor.finding import Finding, error, note, ok, warning
@@ -10,7 +11,7 @@ from kvcellar.layout.units import format_bytes
 
 _ROUNDING_NOTED = 0.02
 _ROUNDING_WARNED = 0.1
-_TWICE = 2  # Source: docs/design.md, section 6: below this, lazy
+_TWICE = 2  # Source: docs/design.md, section 6: below this, lazy, unless selective
 
 
 def find_figures(facts: Facts) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def find_figures(facts: Facts) -> Iterator[Finding]:
 
 
 def find_device(facts: Facts) -> Iterator[Finding]:
-    """Host memory that only mirrors what the device still has."""
+    """Host memory that holds little beside the device, or only mirrors it."""
     sizing, configuration = facts.sizing, facts.configuration
     if sizing is None or sizing.figures is None or configuration is None:
         return
@@ -61,24 +62,47 @@ def find_device(facts: Facts) -> Iterator[Finding]:
         f"host memory holds {in_host} prompts of {sizing.prompt_tokens} tokens, the "
         f"device {on_device}"
     )
+    twice = _twice_the_device(sizing, configuration.num_ranks)
     if in_host >= _TWICE * on_device:
         yield ok(words)
-    elif settings.mode == "lazy" and in_host > on_device:
-        yield ok(f"{words}; lazy mode does not store them twice")
-    elif in_host > on_device:
-        yield note(
+    elif settings.eviction_policy in SELECTIVE_POLICIES:
+        yield _small_and_selective(words, in_host, on_device, twice)
+    else:
+        is_lazy = settings.mode == "lazy"
+        yield _small(words, twice, is_lazy=is_lazy, is_larger=in_host > on_device)
+
+
+def _small_and_selective(
+    words: str, in_host: int, on_device: int, twice: str
+) -> Finding:
+    """The order of eviction makes the best of it, in either mode."""
+    if in_host > on_device:
+        return ok(f"{words}; it takes in only what is worth its room")
+    return note(
+        words,
+        f"it adds at most {in_host} prompts to those on the device: more host memory "
+        "is what helps",
+        f"give {twice}, or ask kvcellar replay",
+    )
+
+
+def _small(words: str, twice: str, *, is_lazy: bool, is_larger: bool) -> Finding:
+    """Everything is let in."""
+    if is_lazy and is_larger:
+        return ok(f"{words}; lazy mode does not store them twice")
+    if is_larger:
+        return note(
             words,
             "eager mode stores what the device still holds, so little is gained over "
             "the device alone",
-            f"use mode lazy, or {_twice_the_device(sizing, configuration.num_ranks)}",
+            f"use mode lazy, or {twice}",
         )
-    else:
-        yield warning(
-            words,
-            "what is stored is mostly still on the device, so host memory adds "
-            f"{'little' if settings.mode == 'lazy' else 'nothing'}",
-            f"use mode lazy and {_twice_the_device(sizing, configuration.num_ranks)}",
-        )
+    return warning(
+        words,
+        "what is stored is mostly still on the device, so host memory adds "
+        f"{'little' if is_lazy else 'nothing'}",
+        f"use mode lazy and {twice}",
+    )
 
 
 def _twice_the_device(sizing: Sizing, num_ranks: int) -> str:

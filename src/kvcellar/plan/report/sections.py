@@ -1,9 +1,10 @@
 """The smaller sections of a plan, as sentences and rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kvcellar.plan.figures import Figures
 from kvcellar.plan.groups import GroupFacts
+from kvcellar.plan.modes import ModeReason
 from kvcellar.plan.report.table import table
 from kvcellar.plan.timing import Timing
 from kvcellar.plan.words import count, duration, size
@@ -69,34 +70,78 @@ def times(timing: Timing | None) -> Iterator[str]:
 
 
 def modes(figures: Figures) -> Iterator[str]:
-    """What both modes would do, the recommended one first."""
-    advice, host = figures.advice, figures.host
-    if figures.device is None:
+    """Which mode suits and why, and what both would do."""
+    advice = figures.advice
+    yield _WHY_MODE[advice.reason](figures)
+    if figures.device is not None:
+        reach = "at least " if advice.is_close else ""
         yield (
-            "eager, as long as the device's memory is unknown: each chunk is stored "
-            "when it is complete, so host memory also has what the device holds"
+            f"eager: {reach}{advice.eager_prompts:,} different prompts in reach, since "
+            "host memory also has what the device holds; each chunk is stored when it "
+            "is complete"
         )
+        yield (
+            f"lazy: up to {advice.lazy_prompts:,} in reach, device and host together; "
+            "chunks are stored when the device is about to lose them"
+        )
+    if advice.is_close:
+        yield (
+            "lazy may find a little more or less: kvcellar replay --mode eager,lazy "
+            "tells for a trace of your own"
+        )
+    if advice.lazy_above_device_bytes is not None:
         yield (
             "lazy suits better if each GPU has more than "
             f"{size(advice.lazy_above_device_bytes)} of KV cache: then host memory "
             "holds less than twice what the device does, and lazy stores only what the "
             "device is about to lose"
         )
-        return
+
+
+def _why_unknown(_: Figures) -> str:
+    return (
+        "eager, as long as the device's memory is unknown: each chunk is stored "
+        "when it is complete, so host memory also has what the device holds"
+    )
+
+
+def _why_coverage(figures: Figures) -> str:
+    advice = figures.advice
     rule = "less than" if advice.mode == "lazy" else "at least"
-    yield (
-        f"{advice.mode} suits: host memory holds {count(host.num_prompts, 'prompt')} "
-        f"and the device {figures.device.num_prompts:,}, that is {advice.coverage:.2f} "
-        f"times as much, {rule} twice"
+    return f"{advice.mode} suits: {_ratio(figures)}, {rule} twice"
+
+
+def _why_selective(figures: Figures) -> str:
+    why = f"{figures.advice.eviction_policy} takes in only what is worth its room"
+    if figures.device is None:
+        return f"eager suits, whatever the device holds: {why}"
+    return f"eager suits: {why}; {_ratio(figures)}"
+
+
+def _why_crowded(figures: Figures) -> str:
+    return (
+        f"lazy suits: {count(figures.num_at_once or 0, 'prompt')} are to run at once "
+        f"and host memory holds {figures.host.num_prompts_in_total:,}; in eager mode "
+        "what runs keeps what it has stored, in lazy mode it is stored when it leaves "
+        "the device"
     )
-    yield (
-        f"eager: {advice.eager_prompts:,} different prompts in reach, since host "
-        "memory also has what the device holds; each chunk is stored when it is "
-        "complete"
-    )
-    yield (
-        f"lazy: up to {advice.lazy_prompts:,} in reach, device and host together; "
-        "chunks are stored when the device is about to lose them"
+
+
+_WHY_MODE: dict[ModeReason, Callable[[Figures], str]] = {
+    ModeReason.UNKNOWN: _why_unknown,
+    ModeReason.SMALL: _why_coverage,
+    ModeReason.LARGE: _why_coverage,
+    ModeReason.SELECTIVE: _why_selective,
+    ModeReason.CROWDED: _why_crowded,
+}
+
+
+def _ratio(figures: Figures) -> str:
+    host, device = figures.host, figures.device
+    return (
+        f"host memory holds {count(host.num_prompts, 'prompt')} and the device "
+        f"{0 if device is None else device.num_prompts:,}, that is "
+        f"{figures.advice.coverage:.2f} times as much"
     )
 
 
