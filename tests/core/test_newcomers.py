@@ -3,104 +3,10 @@ parts fare differently."""
 
 import pytest
 from full_device import FullDevice
-from layouts import FULL, STATE, WINDOW, group, layout_of
+from small_engine import CHUNK, GROUPS, SmallEngine, keys, used_twice
 
-from kvcellar.config import Settings
 from kvcellar.core import events
-from kvcellar.core.controls import RequestControls
-from kvcellar.core.offloader import Offloader
-from kvcellar.index.checks import check_index
-from kvcellar.index.policies.reuse import DEPTH_BANDS, NUM_AGES
-from kvcellar.layout.host import plan_geometry
 from kvcellar.reasons import MissReason
-
-CHUNK = 512  # tokens
-SIZE = 100  # bytes of a chunk, and of a checkpoint where there are any
-GROUPS = {
-    "chunks": (),
-    "windows": (group(1, WINDOW, CHUNK, CHUNK + 1, SIZE),),
-    "states": (group(1, STATE, CHUNK, None, SIZE),),
-}
-
-
-class Engine:
-    """Serves prompts of a letter per chunk, and a token; copies end at once.
-
-    Under LHD what was used more often is worth more, and of equals the latest.
-    """
-
-    def __init__(self, name="chunks", num_chunks=4, num_checkpoints=1, **options):
-        full = group(0, FULL, CHUNK, None, SIZE)
-        layout = layout_of(full, *GROUPS[name], hash_tokens=CHUNK, alignment=CHUNK)
-        num_cells = num_chunks + num_checkpoints * (name != "chunks")
-        options = {"eviction_policy": "lhd", "spaced_checkpoint_share": 0.0} | options
-        geometry = plan_geometry(layout, num_cells * SIZE)
-        self.planner = Offloader(layout, geometry, Settings(**options))
-        self.index = self.planner.index
-        self.now = 0.0
-        if options["eviction_policy"] == "lhd":
-            times = self.index.order.live._times
-            numbers = range(len(times.density))
-            times.density = [[float(n // DEPTH_BANDS)] * NUM_AGES for n in numbers]
-
-    def serve(self, text, *, tenant=None, handed_over=(), **controls):
-        """Ask for a prompt, compute it, end it; the chunks that were loaded."""
-        self.now += 1.0
-        name, hashes, device = f"r{self.now}", keys(text), FullDevice()
-        end = CHUNK * len(text) + 1
-        if controls or tenant:
-            wishes = RequestControls(**controls)
-            self.handle(events.Arrived(name, wishes, tenant=tenant))
-        (promise,) = self.handle(events.LookUp(name, hashes, end, 0))
-        found = promise.external_tokens
-        self.handle(events.Allocated(name, found, device))
-        self.handle(
-            events.TokensComputed(name, hashes, end, found, end, device, handed_over)
-        )
-        self.handle(events.RequestFinished(name))
-        return found // CHUNK
-
-    def lose(self, text):
-        """The device is about to lose these chunks, the last one first."""
-        blocks = [(0, key) for key in reversed(keys(text))]
-        self.handle(events.BlocksThreatened(blocks, FullDevice()))
-
-    def handle(self, event):
-        planned = self.planner.handle(event, self.now)
-        for action in planned:
-            if hasattr(action, "job_id"):
-                self.planner.handle(events.JobDone(action.job_id), self.now)
-        check_index(self.index)
-        return planned
-
-    @property
-    def held(self):
-        """The ends of what is there."""
-        nodes = self.index.nodes.values()
-        return sorted(node.key.decode() for node in nodes if node.is_leaf)
-
-    @property
-    def lacking(self):
-        """Chunks of the last prompt that were computed, by reason."""
-        misses = self.planner.ledger.recent[-1].misses
-        return {s.reason: s.num_tokens // CHUNK for s in misses if s.num_tokens > 1}
-
-    def evict_all(self):
-        while self.index._evict_one():
-            pass
-        assert [] == self.held
-
-
-def keys(text):
-    return [text[:end].encode() for end in range(1, len(text) + 1)]
-
-
-def used_twice(name="chunks", num_chunks=4, num_checkpoints=1, **options):
-    """An engine that holds a prompt of four chunks, and room for so many more."""
-    engine = Engine(name, num_chunks, num_checkpoints, **options)
-    assert 0 == engine.serve("abcd", handed_over=(4 * CHUNK,))
-    assert 4 == engine.serve("abcd")
-    return engine
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -137,7 +43,7 @@ def test_what_its_user_keeps_or_a_tenant_pays_for_is_not_weighed(wishes, held):
 
 def test_what_is_of_higher_priority_stays():
     """Though the newcomer is worth as much as what was used as often."""
-    engine = Engine()
+    engine = SmallEngine()
     engine.serve("abcd", priority=1)
     for _ in range(2):
         engine.serve("wxyz")
@@ -154,7 +60,7 @@ def test_what_is_of_higher_priority_stays():
 )
 def test_nothing_goes_for_what_is_not_wanted_of_a_prompt(wishes, held):
     """All that is held is worth less than what comes, being older."""
-    engine = Engine()
+    engine = SmallEngine()
     engine.serve("abcd")
     engine.serve("wxyz", **wishes)
     assert held == engine.held
@@ -180,7 +86,7 @@ def test_a_prompt_with_a_state_is_cut_off_nowhere():
 def test_what_second_touch_admits_of_a_prompt_can_be_resumed_at_its_end():
     """Two prompts have shared two chunks; the third finds them."""
     options = {"eviction_policy": "lru", "admission": "second-touch"}
-    engine = Engine("windows", 9, 9, **options)
+    engine = SmallEngine("windows", 9, 9, **options)
     assert [0, 0, 2] == [engine.serve(text) for text in ("ab", "abcd", "abxy")]
 
 
@@ -204,19 +110,6 @@ def test_other_orders_let_everything_in(policy):
     assert "wxyz" in engine.held
 
 
-def test_lazy_mode_weighs_nothing():
-    """What waits pushes nothing out; what the device loses does, whatever it is."""
-    engine = Engine(mode="lazy")
-    engine.serve("abcd")
-    engine.lose("abcd")
-    assert 4 == engine.serve("abcd")
-    engine.serve("wxyz")
-    assert ["abcd"] == engine.held
-    engine.lose("wxyz")
-    assert ["wxyz"] == engine.held
-    assert 4 == engine.serve("wxyz")
-
-
 RETURNS = [
     ("windows", {}, 4),
     ("windows", {"eviction_policy": "lrfu"}, 4),
@@ -235,7 +128,7 @@ def test_a_prompt_that_returns_can_be_resumed_where_it_was_known_up_to(
 ):
     """Not where such a resume point would be the first thing to go, or is not wanted,
     nor where the engine sets no state aside."""
-    engine = Engine(name, 20, 20, **options)
+    engine = SmallEngine(name, 20, 20, **options)
     for text in ("abcd", "abcdxy"):
         engine.evict_all()
         engine.serve(text, handed_over=(len(text) * CHUNK,))

@@ -11,7 +11,7 @@ from kvcellar.attention.hybrid import HybridRules
 from kvcellar.index.checks import check_index
 from kvcellar.index.evictable import NEVER
 from kvcellar.index.index import Index
-from kvcellar.index.newcomers import Newcomers
+from kvcellar.index.newcomers import Newcomer, Newcomers
 from kvcellar.index.policies.classes import PriorityClasses
 from kvcellar.index.policies.keyed import KeyedPolicy
 from kvcellar.index.policies.lhd import LhdPolicy
@@ -68,10 +68,12 @@ def keys(text):
     return [text[:end].encode() for end in range(1, len(text) + 1)]
 
 
-def admit(index, text, now, priority=0):
-    """How much of a prompt comes in; the index is sound and its tip still held."""
+def admit(index, text, now, priority=0, *, uses=None, cuts=None):
+    """How much of a path comes in; the index is sound and its tip still held."""
     tip = index.deepest_known(keys(text), len(text))
-    admitted = Newcomers(index).admit(tip, keys(text), now, priority)
+    uses = [(len(text), now)] if uses is None else uses
+    newcomer = Newcomer(tip, keys(text), uses, priority, cuts)
+    admitted = Newcomers(index).admit(newcomer)
     check_index(index)
     assert tip is index.deepest_known(keys(text), len(text))
     assert tip.depth <= admitted <= len(text)

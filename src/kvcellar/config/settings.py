@@ -8,7 +8,7 @@ DEFAULT_LEASE_SHARE = 0.25
 TENANT_NAMES = ("cache_salt", "tag")
 EVICTION_POLICIES = ("lru", "lru-2", "lrfu", "s3-fifo", "lhd", "adaptive")
 SELECTIVE_POLICIES = frozenset({"lhd", "adaptive"})
-"""Policies that may keep out what would be the first to go; in eager mode only."""
+"""Policies that may keep out what would be the first to go."""
 
 ADMISSIONS = ("all", "second-touch")
 SHARINGS = ("auto", "on", "off")

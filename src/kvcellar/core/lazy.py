@@ -23,6 +23,7 @@ from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores
 from kvcellar.core.waiting import CachedBlocks, WaitingChunk, WaitingRoom
+from kvcellar.core.waiting_path import WaitingPath
 from kvcellar.index.evictable import chunks_per_sample
 from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
@@ -224,35 +225,44 @@ class LazyStores(EagerStores):
         if chunk.depth > self._most_chunks:
             self._give_up(chunk)
             return plan
-        first = node = index.deepest_known(chunk.hashes, chunk.depth)
-        index.pin(first)
-        while node.depth < chunk.depth:
-            stop = self._next_checkpoint(chunk, node.depth)
+        tip = index.deepest_known(chunk.hashes, chunk.depth)
+        path = WaitingPath(tip, chunk, self.waiting.behind(tip.depth, chunk))
+        self._store_through(self._admit_path(path, now), path, plan, now)
+        self.waiting.remove(chunk)
+        return plan
+
+    def _admit_path(self, path: WaitingPath, now: float) -> int:
+        """How deep a path comes in; what is deeper waits no longer."""
+        if not (self.index.order.live.is_selective and path.is_weighed(now)):
+            return path.chunk.depth
+        newcomer = path.newcomer(self.index.hashes_per_chunk, now)
+        end = self.newcomers.admit(newcomer)
+        for chunk in reversed(path.waiting):
+            if chunk.depth > end:
+                self.waiting.remove(chunk)
+                self.index.departures.note(chunk.key, MissReason.OUTRANKED)
+        return end
+
+    def _store_through(
+        self, end: int, path: WaitingPath, plan: StorePlan, now: float
+    ) -> None:
+        """Store a path down to a depth; what ended behind it has used it, too."""
+        index, node = self.index, path.tip
+        index.pin(path.tip)
+        for stop in path.stops(end):
             added = plan.add_path(node, stop)
             for node in added:
                 self._arrived(node, plan, now)
             if node.depth < stop:
                 break
-        if node.depth == chunk.depth:
-            self._arrived(node, plan, now)
-            index.touch(node, now)
+        if node.depth < end:
+            self._lose(path.chunk, plan.refusal or MissReason.LOST)
         else:
-            self._lose(chunk, plan.refusal or MissReason.LOST)
-        index.unpin(first)
-        self.waiting.remove(chunk)
-        return plan
-
-    def _next_checkpoint(self, chunk: WaitingChunk, depth: int) -> int:
-        """Where behind ``depth`` the next checkpoint waits on its path, or its end.
-
-        What is stored comes in the order of depth: it may all be evicted in turn.
-        """
-        stride, chunks = self.index.hashes_per_chunk, self.waiting.chunks
-        for below in range(depth + 1, chunk.depth):
-            waiting = chunks.get(chunk.hashes[below * stride - 1])
-            if waiting is not None and waiting.has_checkpoint:
-                return below
-        return chunk.depth
+            self._arrived(node, plan, now)
+            for time in path.uses_behind(end):
+                index.count_use(node, time)
+            index.touch(node, now)
+        index.unpin(path.tip)
 
     def _give_up(self, chunk: WaitingChunk) -> None:
         """A path that host memory cannot hold with what resuming at its end takes.

@@ -16,7 +16,7 @@ from kvcellar.core.record import RequestRecord
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.index.halving import num_leading
 from kvcellar.index.index import Index
-from kvcellar.index.newcomers import Newcomers
+from kvcellar.index.newcomers import Newcomer, Newcomers
 from kvcellar.index.node import Node
 from kvcellar.reasons import MissReason
 
@@ -67,7 +67,7 @@ class EagerStores:
         self.chunk_tokens = index.rules.layout.chunk_tokens
         self.hash_tokens = index.rules.layout.hash_block_tokens
         self.placement = Placement.for_rules(index.rules, settings)
-        self._newcomers = Newcomers(index)
+        self.newcomers = Newcomers(index)
 
     def tokens_computed(
         self, record: RequestRecord, event: TokensComputed, now: float
@@ -106,7 +106,10 @@ class EagerStores:
         wanted = num_wanted_tokens(self.settings, controls, num_tokens, num_tokens)
         keys = keys[: wanted // self.chunk_tokens]
         tip = index.deepest_known(hashes, len(keys), hint=record.known)
-        admitted = self._newcomers.admit(tip, keys, now, record.origin.priority)
+        uses = [(len(keys), now)]
+        admitted = self.newcomers.admit(
+            Newcomer(tip, keys, uses, record.origin.priority)
+        )
         if admitted < len(keys):
             record.num_admitted = admitted
             record.not_admitted = MissReason.OUTRANKED

@@ -116,6 +116,12 @@ class WaitingRoom:
         """What would be lost with this block."""
         return list(self._by_block.get(block, ()))
 
+    def behind(self, start: int, chunk: WaitingChunk) -> list[WaitingChunk]:
+        """What waits on the path down to a chunk, behind the first ``start`` ones."""
+        stride, chunks = self._stride, self.chunks
+        keys = chunk.hashes[(start + 1) * stride - 1 : chunk.depth * stride : stride]
+        return [chunks[key] for key in keys if key in chunks]
+
     def remove(self, chunk: WaitingChunk) -> None:
         """It is stored, or lost."""
         if self.chunks.get(chunk.key) is chunk:

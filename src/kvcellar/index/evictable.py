@@ -30,7 +30,9 @@ class Evictable:
             uses. All scores fade together, so their order changes by uses only.
             Source: Lee et al., LRFU, IEEE Transactions on Computers 50(12), 2001.
         known_score: the part of it that the parent has taken over already.
-        num_uses: counted uses.
+        num_uses: counted uses. A chunk that returns brings its own along, and its
+            parent takes them over once more when it leaves: who has returned counts
+            for more. Source: docs/benchmarks.md; counted once, less is found.
     """
 
     __slots__ = (
@@ -56,6 +58,11 @@ class Evictable:
             past_replaced: pass those that are of use to no other path.
         """
         raise NotImplementedError
+
+    @property
+    def used_at(self) -> float:
+        """When it was used last, however late it came; the stamp if nobody counted."""
+        return self.last_use if self.latest == NEVER else self.latest
 
     def count_use(self, now: float) -> None:
         """One more use; not always the latest, since lazy mode learns late."""

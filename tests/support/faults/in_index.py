@@ -84,8 +84,8 @@ IN_INDEX = (
     Fault(
         "a part of a prompt comes in at whose end nobody can resume",
         "index/newcomers.py",
-        "if num_fitting < part.depth and self._index.rules.is_overwritten:",
-        "if False:",
+        "        if self._index.rules.is_overwritten:\n            return part.start\n",
+        "",
     ),
     Fault(
         "a prompt with a state is worth what its beginning is",
@@ -98,6 +98,30 @@ IN_INDEX = (
         "index/newcomers.py",
         "return end.known if is_sampled else parts[-2].known",
         "return end.known",
+    ),
+    Fault(
+        "what comes in late was used when it came",
+        "index/evictable.py",
+        "return self.last_use if self.latest == NEVER else self.latest",
+        "return self.last_use",
+    ),
+    Fault(
+        "a part counts no prompt that ends deeper",
+        "index/newcomers.py",
+        "for depth, time in newcomer.uses if depth >= self.depth]",
+        "for depth, time in newcomer.uses if depth == self.depth] or [0.0]",
+    ),
+    Fault(
+        "parts are not cut where prompts end",
+        "index/newcomers.py",
+        "ends = {len(keys), *(depth for depth, _ in newcomer.uses)}",
+        "ends = {len(keys)}",
+    ),
+    Fault(
+        "shadows of lazy mode let in everything",
+        "index/policies/lazy_shadow.py",
+        "        self._waiting: OrderedDict[bytes, _Waiting] = OrderedDict()\n",
+        "        self._waiting = OrderedDict()\n        self._is_selective = False\n",
     ),
     Fault(
         "uses that the device serves count as earned",

@@ -28,7 +28,7 @@ IN_PLANNER = (
         "",
     ),
     Fault(
-        "a newcomer is weighed in lazy mode",
+        "lazy mode weighs a prompt when it comes",
         "core/offloader.py",
         "self._stores.admit(record, keys, event.hashes, now)",
         "EagerStores.admit(self._stores, record, keys, event.hashes, now)",
@@ -56,6 +56,48 @@ IN_PLANNER = (
         "core/stores.py",
         "if index.rules.is_overwritten:",
         "if False:",
+    ),
+    Fault(
+        "lazy mode weighs what its user keeps",
+        "core/waiting_path.py",
+        "is_kept = any(one.keep and one.keep.until > now for one in self.waiting)",
+        "is_kept = False",
+    ),
+    Fault(
+        "lazy mode weighs what a tenant pays for",
+        "core/waiting_path.py",
+        "return self.chunk.origin.tenant is None and not is_kept",
+        "return not is_kept",
+    ),
+    Fault(
+        "lazy mode cuts a path where no checkpoint waits",
+        "core/waiting_path.py",
+        "[one.depth for one in self.waiting if one.has_checkpoint],",
+        "[one.depth for one in self.waiting],",
+    ),
+    Fault(
+        "of prompts that ended on a waiting path only the last is weighed",
+        "core/waiting_path.py",
+        "for one in self.waiting for time in one.uses]\n        if",
+        "for one in self.waiting[-1:] for time in one.uses[-1:]]\n        if",
+    ),
+    Fault(
+        "a use of what is turned away is none of what is before it",
+        "core/lazy.py",
+        "for time in path.uses_behind(end):",
+        "for time in ():",
+    ),
+    Fault(
+        "what is turned away goes on waiting",
+        "core/lazy.py",
+        "self.waiting.remove(chunk)\n                self.index.departures",
+        "self.index.departures",
+    ),
+    Fault(
+        "what is turned away was never seen",
+        "core/lazy.py",
+        "self.index.departures.note(chunk.key, MissReason.OUTRANKED)",
+        "pass",
     ),
     Fault(
         "lazy mode forgets uses of what waits",

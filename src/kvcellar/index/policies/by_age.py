@@ -1,4 +1,4 @@
-"""Nodes in the order of their last use, with both ends at hand."""
+"""Nodes in the order of their latest use, with both ends at hand."""
 
 import bisect
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Generic
 from kvcellar.index.policies.policy import T
 
 _Entry = tuple[float, int, int, T]
-"""Last use, -depth, ticket, node: in the order in which nodes are."""
+"""Latest use, -depth, ticket, node: in the order in which nodes are."""
 
 _MIN_ENTRIES = 64  # below this many, entries that hold no longer are not worth sweeping
 
@@ -28,7 +28,7 @@ class ByAge(Generic[T]):
     def add(self, node: T) -> None:
         """Enter ``node``, which must not be here; of equals the deepest is first."""
         self._ticket += 1
-        entry = (node.last_use, -node.depth, self._ticket, node)
+        entry = (node.used_at, -node.depth, self._ticket, node)
         self._current[node] = entry
         entries = self._entries
         if not entries or entries[-1] < entry:

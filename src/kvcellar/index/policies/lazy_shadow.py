@@ -36,7 +36,6 @@ class LazyShadowCache(ShadowCache):
         checkpoint_bytes: int,
     ) -> None:
         super().__init__(policy, num_bytes, chunk_bytes, checkpoint_bytes)
-        self._is_selective = False  # what the device loses comes in, as it does there
         self._waiting: OrderedDict[bytes, _Waiting] = OrderedDict()
 
     def use(self, keys: Sequence[bytes], now: float) -> int:

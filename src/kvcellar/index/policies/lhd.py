@@ -171,12 +171,12 @@ class LhdPolicy(Generic[T]):
         return number, int(1.0 + self._checkpoint_chunks / reach).bit_length() - 1
 
     def _rank(self, kind: Kind, node: T) -> tuple[tuple[float, float], float]:
-        """Density and last use of ``node``, and the time until which that holds."""
+        """Density and latest use of ``node``, and the time until which that holds."""
         number, doublings = kind
-        last_use = node.last_use
-        band = age_band(self._times.now - last_use)
+        used_at = node.used_at
+        band = age_band(self._times.now - used_at)
         density = self._times.density[number][band] / (1 << doublings)
-        return (density, last_use), last_use + UPPER_EDGES[band]
+        return (density, used_at), used_at + UPPER_EDGES[band]
 
     def __contains__(self, node: T) -> bool:
         return node in self._queue_of
