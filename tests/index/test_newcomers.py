@@ -220,6 +220,27 @@ def test_a_prompt_is_cut_where_what_is_known_of_it_changes(name):
         assert 4 == index.nodes[b"ab"].num_uses
 
 
+@pytest.mark.parametrize(
+    ("name", "cuts", "admitted"),
+    [
+        ("chunks", None, 2),
+        ("chunks", [1, 4], 2),
+        ("windows", [2, 4], 2),
+        ("windows", [1, 4], 1),
+        ("windows", [4], 0),
+        ("states", [2, 4], 0),
+    ],
+)
+def test_a_path_is_cut_where_a_prompt_ends_on_it(name, cuts, admitted):
+    """Its first half was used thrice, all once. Where resuming takes a checkpoint,
+    no deeper than where there can be one."""
+    index = make_index(name, 5, 2, fewest_uses())
+    store(index, "ab", 0.0, num_uses=2)
+    store(index, "xy", 0.0, num_uses=2)
+    uses = [(2, 1.0), (2, 2.0), (4, 3.0)]
+    assert admitted == admit(index, "mnop", 4.0, uses=uses, cuts=cuts)
+
+
 @pytest.mark.parametrize("text", ["wxyz", "vwxyz"])
 def test_an_end_too_short_to_be_remembered_fares_as_what_is_before_it(text):
     """One chunk in two is, and the fifth of them is alone. Else a prompt with a state

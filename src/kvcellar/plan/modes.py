@@ -3,8 +3,8 @@
 Eager host memory also has what the device still holds; lazy has what the device has
 lost. So where the order of eviction lets in everything, lazy gains the more, the
 smaller host memory is beside the device cache. A selective order keeps out what is not
-worth its room, in eager mode only, and goes by the uses that the device did not serve;
-so eager suits it whatever the sizes (docs/benchmarks.md, "Defaults").
+worth its room, and goes by the uses that the device did not serve; so with it the two
+modes are close, and eager suits whatever the sizes (docs/benchmarks.md, "Defaults").
 
 Under any order, what runs keeps what it has stored. Host memory that holds less than
 what runs at once has room for nothing else in eager mode, so lazy suits it.

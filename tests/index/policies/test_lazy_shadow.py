@@ -10,6 +10,7 @@ from kvcellar.config import Settings
 from kvcellar.core import events
 from kvcellar.core.offloader import Offloader
 from kvcellar.index.policies.judge import OrderJudge
+from kvcellar.index.policies.keyed import KeyedPolicy
 from kvcellar.index.policies.lazy_shadow import LazyShadowCache
 from kvcellar.index.policies.lhd import LhdPolicy
 from kvcellar.index.policies.lru import LruPolicy
@@ -97,6 +98,26 @@ def test_nothing_is_there_before_the_device_loses_it():
     shadow.store_due([keys[5]], 3.0)
     assert shadow.use(keys, 4.0) == 6
     assert shadow.use([*keys[:4], b"else"], 5.0) == 4
+
+
+class LatestFirst(KeyedPolicy):
+    """What was used last goes first, or does not come in."""
+
+    is_selective = True
+
+    def __init__(self):
+        super().__init__(lambda node: (-node.used_at, 0.0))
+
+
+def test_what_would_be_the_first_to_go_does_not_come_in():
+    """Where the order is selective."""
+    shadow = LazyShadowCache(LatestFirst(), 400, 100, 0)
+    held, other = chain("held", 4), chain("other", 4)
+    for now, keys in ((0.0, held), (2.0, other)):
+        shadow.use(keys, now)
+        shadow.store_due(reversed(keys), now + 1.0)
+    assert 4 == shadow.use(held, 4.0)
+    assert 0 == shadow.use(other, 5.0)
 
 
 def test_a_path_that_is_too_long_leaves_the_others_alone():
