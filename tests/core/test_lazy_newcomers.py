@@ -85,6 +85,20 @@ def test_a_path_is_cut_off_only_where_a_checkpoint_waits(name, held):
     assert held == engine.held
 
 
+@pytest.mark.parametrize(("num_uses", "held"), [(1, "abcd"), (3, "wxyz")])
+def test_one_block_may_take_several_chunks_along(num_uses, held):
+    """Two checkpoints share it, and the path to the deeper one passes the other; so it
+    has come, or was turned away, when its own turn comes."""
+    engine = lazy("wide", 4, 2)
+    for _ in range(2):
+        engine.serve("abcd")
+    for text in ("wxyz", "wxy") * num_uses:
+        engine.serve(text)
+    engine.lose_blocks([(1, b"wxy")])
+    assert [held] == engine.held
+    assert not engine.planner._stores.waiting.chunks
+
+
 @pytest.mark.parametrize(
     ("wishes", "held"),
     [

@@ -20,6 +20,10 @@ GROUPS = {
 }
 
 
+WIDE = (group(1, WINDOW, CHUNK, 2 * CHUNK + 1, SIZE),)
+"""A window whose blocks neighbouring checkpoints share."""
+
+
 class SmallEngine:
     """Serves prompts of a letter per chunk, and a token; copies end at once.
 
@@ -28,7 +32,8 @@ class SmallEngine:
 
     def __init__(self, name="chunks", num_chunks=4, num_checkpoints=1, **options):
         full = group(0, FULL, CHUNK, None, SIZE)
-        layout = layout_of(full, *GROUPS[name], hash_tokens=CHUNK, alignment=CHUNK)
+        groups = WIDE if name == "wide" else GROUPS[name]
+        layout = layout_of(full, *groups, hash_tokens=CHUNK, alignment=CHUNK)
         num_cells = num_chunks + num_checkpoints * (name != "chunks")
         options = {"eviction_policy": "lhd", "spaced_checkpoint_share": 0.0} | options
         geometry = plan_geometry(layout, num_cells * SIZE)
@@ -59,7 +64,10 @@ class SmallEngine:
 
     def lose(self, text):
         """The device is about to lose these chunks, the last one first."""
-        blocks = [(0, key) for key in reversed(keys(text))]
+        self.lose_blocks([(0, key) for key in reversed(keys(text))])
+
+    def lose_blocks(self, blocks):
+        """The same of blocks by group and key."""
         self.handle(events.BlocksThreatened(blocks, FullDevice()))
 
     def handle(self, event):

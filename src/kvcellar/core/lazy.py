@@ -92,6 +92,8 @@ class LazyStores(EagerStores):
             if self._is_due_read and block[0] in self._chunk_groups:
                 self._due.append(block[1])
             for chunk in self.waiting.threatened(block):
+                if chunk not in self.waiting:
+                    continue  # it came, or was turned away, with one before
                 plan = self._store_waiting(chunk, event.cached, now)
                 if not plan.is_empty:
                     plans.append(plan)

@@ -116,6 +116,10 @@ class WaitingRoom:
         """What would be lost with this block."""
         return list(self._by_block.get(block, ()))
 
+    def __contains__(self, chunk: WaitingChunk) -> bool:
+        """Whether it still waits."""
+        return self.chunks.get(chunk.key) is chunk
+
     def behind(self, start: int, chunk: WaitingChunk) -> list[WaitingChunk]:
         """What waits on the path down to a chunk, behind the first ``start`` ones."""
         stride, chunks = self._stride, self.chunks
@@ -124,7 +128,7 @@ class WaitingRoom:
 
     def remove(self, chunk: WaitingChunk) -> None:
         """It is stored, or lost."""
-        if self.chunks.get(chunk.key) is chunk:
+        if chunk in self:
             del self.chunks[chunk.key]
         for block in chunk.blocks:
             holders = self._by_block[block]

@@ -100,6 +100,12 @@ IN_PLANNER = (
         "pass",
     ),
     Fault(
+        "what came or was turned away with one before has a turn of its own",
+        "core/lazy.py",
+        "if chunk not in self.waiting:",
+        "if False:",
+    ),
+    Fault(
         "lazy mode forgets uses of what waits",
         "core/lazy.py",
         "waiting.uses.append(now)",
