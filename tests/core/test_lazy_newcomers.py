@@ -1,20 +1,17 @@
 """In lazy mode a path is weighed when the device is about to lose it."""
 
 import pytest
-from small_engine import SmallEngine
+from full_device import FullDevice
+from small_engine import SmallEngine, used_twice
 
 from kvcellar.reasons import MissReason
 
 CUT = ["chunks", "windows"]
 
 
-def lazy(name="chunks", num_chunks=4, num_checkpoints=1, **options):
+def lazy(*sizes):
     """An engine that holds a prompt of four chunks that was used twice."""
-    engine = SmallEngine(name, num_chunks, num_checkpoints, mode="lazy", **options)
-    engine.serve("abcd")
-    engine.lose("abcd")
-    assert 4 == engine.serve("abcd")
-    return engine
+    return used_twice(*sizes, mode="lazy")
 
 
 def test_what_waits_pushes_nothing_out():
@@ -65,6 +62,24 @@ def test_a_path_is_cut_off_behind_a_prompt_that_ended_on_it(name):
     assert {MissReason.OUTRANKED: 2} == engine.lacking
 
 
+class EmptyDevice(FullDevice):
+    """It has lost everything already."""
+
+    def find(self, group_id, block_hash):
+        return 0
+
+
+def test_what_is_turned_away_is_not_lost_as_well():
+    """Two of four chunks are let in, and the device has none of them any more."""
+    engine = lazy("chunks", 6)
+    engine.serve("wxyz")
+    engine.lose_blocks([(0, b"wxyz")], EmptyDevice())
+    assert ["abcd"] == engine.held
+    assert 0 == engine.planner.counters.lost_chunks
+    engine.lose_blocks([(0, b"wx")], EmptyDevice())
+    assert 1 == engine.planner.counters.lost_chunks
+
+
 def test_a_use_of_what_is_turned_away_is_one_of_what_it_hangs_on():
     """Whether anything of it comes in or not."""
     engine = lazy()
@@ -97,33 +112,6 @@ def test_one_block_may_take_several_chunks_along(num_uses, held):
     engine.lose_blocks([(1, b"wxy")])
     assert [held] == engine.held
     assert not engine.planner._stores.waiting.chunks
-
-
-@pytest.mark.parametrize(
-    ("wishes", "held"),
-    [
-        ({}, "abcd"),
-        ({"keep_seconds": 9.0}, "wxyz"),
-        ({"tenant": "t"}, "wxyz"),
-        ({"priority": 1}, "wxyz"),
-        ({"priority": -1}, "abcd"),
-    ],
-)
-def test_what_its_user_keeps_or_a_tenant_pays_for_is_not_weighed(wishes, held):
-    """A higher priority is, in a class of its own."""
-    engine = lazy(lease_share=1.0, tenant_share=1.0)
-    engine.serve("wxyz", **wishes)
-    engine.lose("wxyz")
-    assert [held] == engine.held
-
-
-@pytest.mark.parametrize("policy", ["lru", "lru-2", "lrfu", "s3-fifo", "adaptive"])
-def test_other_orders_let_everything_in(policy):
-    """`adaptive` too while it follows LRU."""
-    engine = lazy(eviction_policy=policy)
-    engine.serve("wxyz")
-    engine.lose("wxyz")
-    assert "wxyz" in engine.held
 
 
 def test_what_comes_in_late_was_used_when_it_was_used():

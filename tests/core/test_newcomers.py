@@ -8,6 +8,8 @@ from small_engine import CHUNK, GROUPS, SmallEngine, keys, used_twice
 from kvcellar.core import events
 from kvcellar.reasons import MissReason
 
+MODES = ["eager", "lazy"]
+
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_a_prompt_that_is_turned_away_is_outranked_and_comes_in_the_second_time(name):
@@ -34,10 +36,12 @@ def test_a_prompt_that_is_turned_away_is_outranked_and_comes_in_the_second_time(
         ({"priority": -1}, "abcd"),
     ],
 )
-def test_what_its_user_keeps_or_a_tenant_pays_for_is_not_weighed(wishes, held):
+@pytest.mark.parametrize("mode", MODES)
+def test_what_its_user_keeps_or_a_tenant_pays_for_is_not_weighed(mode, wishes, held):
     """A higher priority is, in a class of its own."""
-    engine = used_twice(lease_share=1.0, tenant_share=1.0)
+    engine = used_twice(mode=mode, lease_share=1.0, tenant_share=1.0)
     engine.serve("wxyz", **wishes)
+    engine.lose("wxyz")
     assert [held] == engine.held
 
 
@@ -103,10 +107,12 @@ def test_an_answer_is_not_stored_behind_a_cut():
 
 
 @pytest.mark.parametrize("policy", ["lru", "lru-2", "lrfu", "s3-fifo", "adaptive"])
-def test_other_orders_let_everything_in(policy):
+@pytest.mark.parametrize("mode", MODES)
+def test_other_orders_let_everything_in(mode, policy):
     """`adaptive` too while it follows LRU."""
-    engine = used_twice(eviction_policy=policy)
+    engine = used_twice(mode=mode, eviction_policy=policy)
     engine.serve("wxyz")
+    engine.lose("wxyz")
     assert "wxyz" in engine.held
 
 

@@ -18,8 +18,6 @@ GROUPS = {
     "windows": (group(1, WINDOW, CHUNK, CHUNK + 1, SIZE),),
     "states": (group(1, STATE, CHUNK, None, SIZE),),
 }
-
-
 WIDE = (group(1, WINDOW, CHUNK, 2 * CHUNK + 1, SIZE),)
 """A window whose blocks neighbouring checkpoints share."""
 
@@ -66,9 +64,9 @@ class SmallEngine:
         """The device is about to lose these chunks, the last one first."""
         self.lose_blocks([(0, key) for key in reversed(keys(text))])
 
-    def lose_blocks(self, blocks):
-        """The same of blocks by group and key."""
-        self.handle(events.BlocksThreatened(blocks, FullDevice()))
+    def lose_blocks(self, blocks, device=None):
+        """The same of blocks by group and key; of a device that has the rest."""
+        self.handle(events.BlocksThreatened(blocks, device or FullDevice()))
 
     def handle(self, event):
         planned = self.planner.handle(event, self.now)
@@ -101,8 +99,9 @@ def keys(text):
 
 
 def used_twice(name="chunks", num_chunks=4, num_checkpoints=1, **options):
-    """An engine that holds a prompt of four chunks, and room for so many more."""
+    """An engine that holds a prompt of four chunks, and has room for so many."""
     engine = SmallEngine(name, num_chunks, num_checkpoints, **options)
     assert 0 == engine.serve("abcd", handed_over=(4 * CHUNK,))
+    engine.lose("abcd")
     assert 4 == engine.serve("abcd")
     return engine

@@ -257,13 +257,13 @@ class LazyStores(EagerStores):
                 self._arrived(node, plan, now)
             if node.depth < stop:
                 break
-        if node.depth < end:
-            self._lose(path.chunk, plan.refusal or MissReason.LOST)
-        else:
+        if node.depth == end:
             self._arrived(node, plan, now)
             for time in path.uses_behind(end):
                 index.count_use(node, time)
             index.touch(node, now)
+        elif end == path.chunk.depth:
+            self._lose(path.chunk, plan.refusal or MissReason.LOST)
         index.unpin(path.tip)
 
     def _give_up(self, chunk: WaitingChunk) -> None:

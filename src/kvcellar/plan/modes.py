@@ -32,9 +32,7 @@ class ModeReason(StrEnum):
     SMALL = "small"  # host memory holds less than LAZY_BELOW times the device
     LARGE = "large"  # at least that
     UNKNOWN = "unknown"  # nobody says what the device holds
-    SELECTIVE = (
-        "selective"  # the order of eviction keeps out what is not worth its room
-    )
+    SELECTIVE = "selective"  # the order keeps out what is not worth its room
     CROWDED = "crowded"  # host memory holds less than what runs at once
 
 
