@@ -123,7 +123,7 @@ def test_what_comes_in_late_was_used_when_it_was_used():
     engine.now += 9.0
     engine.lose("abcd")
     assert 1.0 == engine.index.nodes[b"abcd"].used_at
-    assert engine.index._evict_one()
+    assert engine.index.evict_one()
     assert ["abc", "mnop"] == engine.held
 
 

@@ -52,7 +52,7 @@ class Engine:
         index, histories = self.planner.index, {}
         while (leaf := index.order.live.victim()) is not None:
             histories[leaf.key] = (leaf.latest, leaf.previous, round(leaf.score, 9))
-            assert index._evict_one()
+            assert index.evict_one()
         return histories
 
 

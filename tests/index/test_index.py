@@ -90,7 +90,7 @@ def test_eviction_goes_tail_first_along_the_oldest_path():
     index.touch(new[2], 2.0)
     gone = []
     for _ in range(4):
-        index._evict_one()
+        index.evict_one()
         check_index(index)
         gone.append([n.state is State.GONE for n in (*old, *new)].count(True))
     assert [1, 2, 3, 4] == gone
@@ -105,7 +105,7 @@ def test_a_use_of_a_deep_node_keeps_its_whole_path():
     index.touch(second[2], 1.0)
     index.touch(first[2], 2.0)
     for _ in range(4):
-        index._evict_one()
+        index.evict_one()
     assert {State.GONE} == {n.state for n in second}
     assert [State.READY, State.READY, State.GONE] == [n.state for n in first]
 
@@ -155,7 +155,7 @@ def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     nodes = grow(index, index.root, keys("abcd"))
     assert add_checkpoint(index, nodes[1])
     assert add_checkpoint(index, nodes[3])
-    index._evict_one()
+    index.evict_one()
     assert nodes[1].checkpoint is None
     assert nodes[3].checkpoint is not None
 
@@ -164,7 +164,7 @@ def test_superseded_checkpoints_go_first_unless_a_branch_needs_them():
     grow(index, nodes[2], [b"abcx"])
     assert add_checkpoint(index, nodes[1])
     assert add_checkpoint(index, nodes[3])
-    index._evict_one()
+    index.evict_one()
     assert nodes[1].checkpoint is not None
 
 
@@ -178,7 +178,7 @@ def test_superseded_checkpoints_may_be_left_in_their_place(options):
     nodes = grow(index, index.root, keys("abcd"))
     assert add_checkpoint(index, nodes[1])
     assert add_checkpoint(index, nodes[3])
-    index._evict_one()
+    index.evict_one()
     assert State.GONE is nodes[3].state
     assert nodes[1].checkpoint is not None
     assert 0 == index.counters.superseded_checkpoints
@@ -192,7 +192,7 @@ def test_an_answer_does_not_supersede_the_end_of_its_prompt():
     assert add_checkpoint(index, nodes[1])  # the end of a prompt
     for node in nodes[2:4]:  # inside its answer
         assert add_checkpoint(index, node, is_decoded=True)
-    index._evict_one()
+    index.evict_one()
     held = [node.checkpoint is not None for node in nodes]
     assert [False, True, False, True, False, False] == held
     assert index.order.superseded.take(()) is None
@@ -211,7 +211,7 @@ def test_chunks_behind_the_last_checkpoint_go_before_useful_ones():
     index.touch(dead[0], 99.0)
     other = grow(index, index.root, keys("xy"))
     assert add_checkpoint(index, other[1])
-    index._evict_one()
+    index.evict_one()
     assert State.GONE is dead[0].state
     assert 1 == index.counters.dead_chunks
     check_index(index)
@@ -243,7 +243,7 @@ def test_what_has_gone_is_freed_without_a_search_for_cycles(name):
                 assert add_checkpoint(index, end)
     del node, end
     with unfreed() as cycles:
-        assert all(index._evict_one() for _ in range(5))
+        assert all(index.evict_one() for _ in range(5))
         index.reset()
         assert not index.nodes
     assert not cycles

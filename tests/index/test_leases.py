@@ -44,15 +44,15 @@ def test_a_leased_path_stays_until_its_time_and_not_longer():
     index = make_index()
     kept, other = grow(index, index.root, 3), grow(index, index.root, 3)
     assert index.lease(kept[1], 10.0)
-    while index._evict_one():
+    while index.evict_one():
         check_index(index)
     states = [node.state is State.READY for node in (*kept, *other)]
     assert [True, True, False, False, False, False] == states
     index.end_leases(9.9)
-    assert not index._evict_one()
+    assert not index.evict_one()
     index.end_leases(10.0)
     check_index(index)
-    assert index._evict_one()
+    assert index.evict_one()
     assert [State.READY, State.GONE] == [node.state for node in kept[:2]]
     assert 0 == index.leases.used_bytes
 
@@ -107,7 +107,7 @@ def test_a_leased_checkpoint_is_not_superseded():
     assert add_checkpoint(index, nodes[1])
     assert index.lease(nodes[1], 10.0)
     assert add_checkpoint(index, nodes[3])
-    while index._evict_one():
+    while index.evict_one():
         check_index(index)
     assert nodes[1].is_resumable
     assert State.GONE is nodes[2].state
@@ -135,7 +135,7 @@ def test_a_failed_chunk_takes_its_lease_along():
     index.fail(stored[0])
     check_index(index)
     assert 0 == index.leases.used_bytes
-    assert index._evict_one()
+    assert index.evict_one()
 
 
 def test_the_check_sees_a_wrong_count():
@@ -173,7 +173,7 @@ def test_the_lowest_priority_goes_first_and_a_use_raises_it():
     while True:
         check_index(index)
         alive = {n for n in (batch, plain, vip, late) if n.state is State.READY}
-        if not index._evict_one():
+        if not index.evict_one():
             break
         gone += [n for n in alive if n.state is State.GONE]
     assert [batch, plain, late, vip] == gone
@@ -186,7 +186,7 @@ def test_a_parent_inherits_the_priority_of_a_leaf_that_leaves():
     grow(index, stem[1], 1, priority=3)
     other = grow(index, index.root, 1, priority=1)
     for _ in range(2):
-        index._evict_one()
+        index.evict_one()
     assert [State.GONE, State.READY] == [other[0].state, stem[1].state]
     assert 3 == stem[1].priority
 
@@ -207,7 +207,7 @@ def test_random_leases_and_evictions_keep_every_invariant(name):
             elif roll < 0.6 and nodes:
                 index.lease(rng.choice(nodes), now + rng.randint(1, 30))
             elif roll < 0.8:
-                index._evict_one()
+                index.evict_one()
             elif roll < 0.81:
                 index.reset()
             index.end_leases(now)

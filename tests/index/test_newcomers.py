@@ -101,7 +101,7 @@ def store(index, text, now, *, num_uses=1, priority=0):
 
 def evict(index, text):
     while text[:1].encode() in index.nodes:
-        assert index._evict_one()
+        assert index.evict_one()
 
 
 def held(index):

@@ -89,7 +89,7 @@ class SmallEngine:
         return {s.reason: s.num_tokens // CHUNK for s in misses if s.num_tokens > 1}
 
     def evict_all(self):
-        while self.index._evict_one():
+        while self.index.evict_one():
             pass
         assert [] == self.held
 

@@ -38,7 +38,7 @@ def test_vllm_54325_events_name_tokens_parent_adapter_and_medium(told):
     assert (2, None) == (len(stored.block_hashes), stored.parent_block_hash)
     assert (MEDIUM_CPU, 16) == (stored.medium, stored.block_size)
     assert ("a1", 7) == (stored.lora_name, stored.lora_id)
-    while run.index._evict_one():
+    while run.index.evict_one():
         pass
     run.ask(prompt(8))
     removed = events[1:]

@@ -103,7 +103,7 @@ def test_vllm_57325_device_and_host_blocks_that_alternate(engine):
         for block in run.pool.get_cached_block(key, [0])
     }
     run.pool.evict_blocks(gap)
-    assert all(run.index._evict_one() for _ in range(2))
+    assert all(run.index.evict_one() for _ in range(2))
     assert [1, 2, 3, 4] == run.held_chunks(first)
     assert 96 == run.ask(tokens).hit_tokens
     assert {0: 2} == run.num_copied("load")
@@ -229,6 +229,6 @@ def test_vllm_51161_after_the_last_chunk_is_evicted(engine):
     run = engine(layers, prompt_tokens=300)
     tokens = prompt(200)
     run.ask(tokens)
-    assert run.index._evict_one()
+    assert run.index.evict_one()
     run.drop_device()
     assert 176 == run.ask(tokens).loaded_tokens

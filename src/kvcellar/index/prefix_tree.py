@@ -25,6 +25,10 @@ class PrefixTree:
     def __init__(self, layout: CacheLayout) -> None:
         self.chunk_tokens = layout.chunk_tokens
         self.hashes_per_chunk = layout.chunk_tokens // layout.hash_block_tokens
+        self._hashes_per_block = [
+            group.tokens_per_block // layout.hash_block_tokens
+            for group in layout.groups
+        ]
         self.nodes: dict[bytes, Node] = {}
         self.root = Node(b"", None, (), needs_checkpoint=False)
         self.root.state = READY
@@ -64,6 +68,14 @@ class PrefixTree:
     def boundary(self, node: Node) -> int:
         """Tokens that the prefix ending at ``node`` covers."""
         return node.depth * self.chunk_tokens
+
+    def share_keys(
+        self, position: int, blocks: range, hashes: Sequence[bytes]
+    ) -> list[tuple[int, bytes]]:
+        """What checkpoints that need the same blocks of a group find their cells by."""
+        size = self._hashes_per_block[position]
+        first = (blocks.start + 1) * size - 1
+        return [(position, key) for key in hashes[first : blocks.stop * size : size]]
 
     def resume_point(self, node: Node) -> Node:
         """Nearest node at or above ``node`` where a prompt can be resumed.

@@ -152,7 +152,7 @@ def test_a_chunk_that_shares_its_first_block_announces_only_the_rest(follow):
     assert (2, 1) == (len(one.block_hashes), len(two.block_hashes))
     assert one.block_hashes[0] == two.parent_block_hash
     assert second[16:32] == two.token_ids
-    while run.index._evict_one():
+    while run.index.evict_one():
         pass
     run.ask(prompt(8))
     gone = [e.block_hashes for e in run.events.of(MEDIUM_CPU, BlockRemoved)]
@@ -185,7 +185,7 @@ def test_events_reach_a_subscriber(follow):
     subscriber = KvSubscriber(*ends.values())
     try:
         answers = [run.ask(prompt(100, seed=seed)) for seed in range(3)]
-        while run.index._evict_one() and len(run.index.nodes) > 10:
+        while run.index.evict_one() and len(run.index.nodes) > 10:
             pass
         answers.append(run.ask(prompt(20, seed=3)))
         batches = subscriber.read(len(numbers))

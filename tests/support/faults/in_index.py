@@ -149,7 +149,7 @@ IN_INDEX = (
     ),
     Fault(
         "reset lets old jobs publish",
-        "index/index.py",
+        "index/holdings.py",
         "                node.move_to(EVICTING)\n",
         "                node.move_to(EVICTING)\n"
         "                node.state = STORING\n",
@@ -162,7 +162,7 @@ IN_INDEX = (
     ),
     Fault(
         "a policy forgets what a child was used for",
-        "index/index.py",
+        "index/holdings.py",
         "parent.take_over(leaf)",
         "parent.last_use = max(parent.last_use, leaf.last_use)",
     ),
