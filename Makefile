@@ -12,7 +12,7 @@ VLLM ?= 0.33.0
 # The GPU check needs PyTorch with CUDA, which .venv has not: the machine's own Python.
 GPU_CHECK_PYTHON ?= $(shell python3 -c "import numpy" 2>&1 | grep -q . && echo .venv/bin/python || echo python3)
 
-.PHONY: help setup demo test check check-vllm docs bench gpu-check clean
+.PHONY: help setup demo test check check-vllm compiled check-compiled docs bench gpu-check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 19
@@ -31,6 +31,12 @@ check: setup ## format check, lint, import contracts, types, size guide
 
 check-vllm: setup ## run the contract tests with another vLLM, without its compiled parts (VLLM=0.33.0)
 	@sh scripts/check_vllm $(VLLM) $(PARALLEL_TESTS) $(TEST_ARGS)
+
+compiled: setup ## build the package with its planner compiled, into build/compiled/site (needs a C compiler)
+	@sh scripts/compile
+
+check-compiled: setup ## run the planner's and the replay's tests against that build
+	@sh scripts/check_compiled $(PARALLEL_TESTS) $(TEST_ARGS)
 
 docs: ## build the documentation's site into build/site, with all links checked
 	@sh scripts/docs

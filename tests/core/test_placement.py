@@ -1,7 +1,5 @@
 """Which boundaries get a checkpoint."""
 
-from types import SimpleNamespace
-
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import FULL, LAYOUTS, STATE, WINDOW, group, layout_of
@@ -9,10 +7,16 @@ from layouts import FULL, LAYOUTS, STATE, WINDOW, group, layout_of
 from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core.placement import Placement
+from kvcellar.core.record import RequestRecord
+from kvcellar.index.node import Node
+
+ROOT = Node(b"", None, (), needs_checkpoint=False)
 
 
 def due(prompt, through, *, after=-1, junction=0, inside=()):
-    record = SimpleNamespace(junction=junction, inside=inside, placed_through=after)
+    record = RequestRecord(
+        "r", ROOT, ROOT, junction=junction, inside=inside, placed_through=after
+    )
     return Placement(32, 64).due(record, prompt, through)
 
 
@@ -61,7 +65,7 @@ def test_one_boundary_earlier_is_kept_where_it_is_cheap():
         placement = Placement.for_rules(HybridRules(layout), Settings())
         assert expected == placement.step_back_tokens
     assert [2048, 2080] == Placement(32, 256, 32).due(
-        SimpleNamespace(junction=0, inside=(), placed_through=-1), 2100, 2080
+        RequestRecord("r", ROOT, ROOT, placed_through=-1), 2100, 2080
     )
 
 

@@ -20,6 +20,8 @@ from kvcellar.index.policies.reuse import ReuseTimes
 from kvcellar.index.slabs import SlabAllocator
 from kvcellar.layout.host import plan_geometry
 
+pytestmark = pytest.mark.interpreted  # a policy of its own
+
 SIZE = 100  # bytes of a chunk, and of a checkpoint where there are any
 LAYOUTS = {
     "chunks": layout_of(group(0, FULL, 512, None, SIZE), hash_tokens=512, alignment=512)

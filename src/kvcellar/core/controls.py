@@ -64,7 +64,7 @@ class _WrongValueError(Exception):
 
 
 def read_controls(
-    params: Mapping[str, object], wall_seconds: float
+    params: Mapping[object, object], wall_seconds: float
 ) -> tuple[RequestControls, list[BadControl]]:
     """Read what is ours in a request's ``kv_transfer_params``.
 
@@ -77,7 +77,8 @@ def read_controls(
     """
     found: dict[str, Any] = {}
     bad: list[BadControl] = []
-    for key, value in params.items():
+    for given, value in params.items():
+        key = str(given)  # Python callers may use anything as a key
         if _is_of_others(key):
             continue
         entry = _KEYS.get(key)
@@ -95,20 +96,18 @@ def read_controls(
     return RequestControls(**found), bad
 
 
-def _unknown(key: object, value: object) -> BadControl:
+def _unknown(key: str, value: object) -> BadControl:
     nearest = nearest_key(key, _KEYS)
     return BadControl(
-        str(key),
+        key,
         f"{key}={value!r} is not known; the nearest known key is {nearest!r}, and all "
         f"are {', '.join(sorted(_KEYS))}",
     )
 
 
-def _is_of_others(key: object) -> bool:
+def _is_of_others(key: str) -> bool:
     """Whether another connector reads it: vLLM has one dictionary for all."""
-    return isinstance(key, str) and (
-        key in _OTHERS or key.startswith(("remote_", "do_remote_", "_"))
-    )
+    return key in _OTHERS or key.startswith(("remote_", "do_remote_", "_"))
 
 
 def _tokens(value: object) -> int:

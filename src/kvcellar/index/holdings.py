@@ -196,16 +196,13 @@ class Holdings(PrefixTree):
             if leaf is None or leaf is until:
                 return
             order.withdraw(leaf)
+            rest = leaf
             try:
-                while leaf is not None:
-                    parent = self._drop_leaf(leaf)
-                    leaf = parent if order.is_next(parent) else None
-                    if leaf is None:
-                        order.settle(parent)
+                while order.is_next(rest := self._drop_leaf(rest)):
                     yield True
             finally:
-                if leaf is not None:
-                    order.settle(leaf)
+                order.settle(rest)
+            yield True
 
     def lose(self, cells: Iterable[Cell]) -> None:
         """The bytes of these cells are wrong: nothing that holds one is served."""

@@ -1,7 +1,5 @@
 """Which boundaries get a checkpoint under each set of rules."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,9 @@ from kvcellar.core.placements.geometric import geometric
 from kvcellar.core.placements.prompt_end import prompt_ends
 from kvcellar.core.placements.sets import RULE_SETS
 from kvcellar.core.placements.turn_end import turn_ends
+from kvcellar.core.record import RequestRecord
 from kvcellar.errors import ConfigError
+from kvcellar.index.node import Node
 
 CHUNK = 32
 WINDOWS = layout_of(
@@ -34,8 +34,12 @@ def kept(name, *, layout=WINDOWS, handed_over=()):
     """Boundaries of a prompt with a junction and a long answer, in one step."""
     rules = HybridRules(layout)
     placement = Placement.for_rules(rules, Settings(placement=name))
-    record = SimpleNamespace(
-        junction=320, inside=placement.spaced(320, 1300), placed_through=319
+    root, inside = (
+        Node(b"", None, (), needs_checkpoint=False),
+        placement.spaced(320, 1300),
+    )
+    record = RequestRecord(
+        "r", root, root, junction=320, inside=inside, placed_through=319
     )
     return placement.due(record, 1300, 1600, handed_over)
 

@@ -109,6 +109,7 @@ class LatestFirst(KeyedPolicy):
         super().__init__(lambda node: (-node.used_at, 0.0))
 
 
+@pytest.mark.interpreted
 def test_what_would_be_the_first_to_go_does_not_come_in():
     """Where the order is selective."""
     shadow = LazyShadowCache(LatestFirst(), 400, 100, 0)

@@ -43,6 +43,7 @@ def order_of(policy):
     return order
 
 
+@pytest.mark.interpreted
 def test_the_least_density_goes_first_and_of_equals_the_longest_unused():
     """A class that returns soon stays, one that does not goes."""
     returns = class_of(1, 8)
@@ -54,6 +55,7 @@ def test_the_least_density_goes_first_and_of_equals_the_longest_unused():
     assert 0 == len(policy)
 
 
+@pytest.mark.interpreted
 def test_where_uses_come_late_the_latest_used_goes_first():
     """What has waited long is nearer to its use."""
     policy = LhdPolicy(Figures(lambda _, band: float(band)))
@@ -63,6 +65,7 @@ def test_where_uses_come_late_the_latest_used_goes_first():
     assert nodes[::-1] == order_of(policy)
 
 
+@pytest.mark.interpreted
 @given(
     nodes=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 90)), max_size=20),
     other=st.tuples(st.integers(1, 9), st.integers(0, 90)),
@@ -99,6 +102,7 @@ def path(*lengths):
     return run
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("is_lean", "goes"), [(False, "short"), (True, "other")])
 def test_a_checkpoint_counts_against_what_it_serves(is_lean, goes):
     """A short run after one that can be resumed at earns little for its checkpoint,

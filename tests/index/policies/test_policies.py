@@ -100,6 +100,7 @@ def test_a_shadow_of_fading_uses_is_close_to_the_index():
     assert abs(hits[0] - hits[1]) <= 0.03 * hits[1]
 
 
+@pytest.mark.interpreted
 def test_a_shadow_gives_up_replaced_checkpoints_as_the_index_does():
     """Sessions that grow, and now and then branch off earlier, where resuming takes a
     checkpoint; one that kept them all would find much less."""
@@ -130,6 +131,7 @@ class FewestUses(KeyedPolicy):
         self.is_selective = is_selective
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("checkpoint_bytes", [0, 100])
 @pytest.mark.parametrize(
     ("is_selective", "found"), [(True, [4, 0, 4]), (False, [0] * 3)]
@@ -145,6 +147,7 @@ def test_a_newcomer_does_not_come_into_the_shadow_of_a_selective_order(
     assert found == [shadow.use(keys, 1.0) for keys in (old, new, old)]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("checkpoint_bytes", [0, 100])
 def test_a_shadow_remembers_the_use_of_what_did_not_come_in(checkpoint_bytes):
     """So it comes in the second time, when it has been used as often."""

@@ -134,6 +134,7 @@ def test_a_store_that_copies_a_wrong_block_is_seen(monkeypatch):
     oracle.close()
 
 
+@pytest.mark.interpreted
 def test_a_pin_that_is_never_released_is_seen(monkeypatch):
     """The oracle can fail: a leaked reference is reported at the end."""
     oracle = start("llama-3.1-8b", 3)

@@ -22,14 +22,14 @@ class ByAge(Generic[T]):
     def __init__(self) -> None:
         self._entries: list[_Entry[T]] = []
         self._first = 0  # entries before it hold no longer
-        self._current: dict[T, _Entry[T]] = {}
+        self._current: dict[T, int] = {}  # the ticket that holds
         self._ticket = 0
 
     def add(self, node: T) -> None:
         """Enter ``node``, which must not be here; of equals the deepest is first."""
         self._ticket += 1
         entry = (node.used_at, -node.depth, self._ticket, node)
-        self._current[node] = entry
+        self._current[node] = self._ticket
         entries = self._entries
         if not entries or entries[-1] < entry:
             entries.append(entry)
@@ -47,9 +47,9 @@ class ByAge(Generic[T]):
         if not self._current:
             return ()
         entries, current = self._entries, self._current
-        while current.get(entries[-1][3]) is not entries[-1]:
+        while current.get(entries[-1][3]) != entries[-1][2]:
             entries.pop()
-        while current.get(entries[self._first][3]) is not entries[self._first]:
+        while current.get(entries[self._first][3]) != entries[self._first][2]:
             self._first += 1
         oldest, newest = entries[self._first][3], entries[-1][3]
         return (oldest,) if oldest is newest else (oldest, newest)
@@ -61,5 +61,5 @@ class ByAge(Generic[T]):
         return iter(self._current)
 
     def _sweep(self) -> None:
-        self._entries = [e for e in self._entries if self._current.get(e[3]) is e]
+        self._entries = [e for e in self._entries if self._current.get(e[3]) == e[2]]
         self._first = 0

@@ -32,7 +32,7 @@ class KeyedPolicy(Generic[T]):
     def __init__(self, key: Key) -> None:
         self._key = key
         self._heap: list[_Entry[T]] = []
-        self._current: dict[T, _Entry[T]] = {}
+        self._current: dict[T, int] = {}  # the ticket that holds
         self._ticket = 0
 
     def observe(self, prompt: Prompt, now: float) -> None:
@@ -46,7 +46,7 @@ class KeyedPolicy(Generic[T]):
         """Enter ``node`` at the place its history gives it."""
         self._ticket += 1
         entry = (self._key(node), -node.depth, self._ticket, node)
-        self._current[node] = entry
+        self._current[node] = self._ticket
         heapq.heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._current) + _MIN_HEAP:
             self._sweep()
@@ -64,7 +64,7 @@ class KeyedPolicy(Generic[T]):
         """The node to go next; it stays until it is removed."""
         while self._heap:
             entry = self._heap[0]
-            if self._current.get(entry[3]) is entry:
+            if self._current.get(entry[3]) == entry[2]:
                 return entry[3]
             heapq.heappop(self._heap)
         return None
@@ -85,5 +85,5 @@ class KeyedPolicy(Generic[T]):
         return iter(self._current)
 
     def _sweep(self) -> None:
-        self._heap = [e for e in self._heap if self._current.get(e[3]) is e]
+        self._heap = [e for e in self._heap if self._current.get(e[3]) == e[2]]
         heapq.heapify(self._heap)

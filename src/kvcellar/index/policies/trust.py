@@ -16,7 +16,7 @@ class Trust:
     """Of one order, or of all; 1 until there is something to compare."""
 
     def __init__(self) -> None:
-        self._claimed = self._real = self._asked = self._num_prompts = 0.0
+        self._claimed = self._came_true = self._asked = self._num_prompts = 0.0
 
     def compare(self, num_asked: int, claimed: int, real: int) -> None:
         """A prompt has come while the order was followed; counts are of chunks.
@@ -28,7 +28,7 @@ class Trust:
         """
         fade = 1.0 - 1.0 / TRUSTED_PROMPTS
         self._claimed = self._claimed * fade + claimed
-        self._real = self._real * fade + real
+        self._came_true = self._came_true * fade + real
         self._asked = self._asked * fade + num_asked
         self._num_prompts = self._num_prompts * fade + 1.0
 
@@ -36,7 +36,7 @@ class Trust:
         """A prompt has come while another was followed; in the end it may try again."""
         fade = 1.0 - 1.0 / FORGOTTEN_PROMPTS
         self._claimed *= fade
-        self._real *= fade
+        self._came_true *= fade
         self._num_prompts *= fade
 
     def ratio(self, expected: float = 1.0) -> float:
@@ -50,4 +50,4 @@ class Trust:
         doubt = max(
             DOUBT * self._asked, DOUBT_PROMPTS * self._claimed / self._num_prompts
         )
-        return (self._real + expected * doubt) / (self._claimed + doubt)
+        return (self._came_true + expected * doubt) / (self._claimed + doubt)
