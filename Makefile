@@ -49,4 +49,5 @@ gpu-check: ## check copies, their order and their speed on a GPU (GPU_CHECK_ARGS
 
 clean: ## remove .venv, caches and build leftovers
 	@rm -rf .venv .venv-docs build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	@find src -name '*.so' -exec rm -f {} +
 	@find . -path ./.git -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -5,6 +5,9 @@
 Each configuration is played with miss reasons, as ``kvcellar replay`` does, in a
 process of its own and one at a time. Processor time counts, reading the trace left out;
 memory is the process's peak, the trace included.
+
+With a compiled planner: ``make compiled``, and ``PYTHONPATH=build/compiled/site`` before
+the command.
 """
 
 import argparse
@@ -19,6 +22,7 @@ from pathlib import Path
 from report import describe_machine, format_rows, machine
 
 from kvcellar.config import EVICTION_POLICIES, Settings
+from kvcellar.index import index
 from kvcellar.layout.models import model_layout
 from kvcellar.replay.configuration import Configuration
 from kvcellar.replay.grid import serving_layout
@@ -76,7 +80,8 @@ def main() -> int:
             print(f"{len(rows)} of {len(cells)}", file=sys.stderr)
     print(describe_machine(machine()))
     print(f"\n{TRACE}, device memory {options.device_gib} GiB")
-    print(f"{options.mode}, {options.policy}")
+    planner = "pure Python" if index.__file__.endswith(".py") else "compiled"
+    print(f"{options.mode}, {options.policy}, planner {planner}")
     print(format_rows(rows))
     return 0 if all(row["is_within"] for row in rows) else 1
 

@@ -21,6 +21,10 @@ _CONTRACT = (
     "contract tests and KV oracle also with 0.33.0 without its compiled parts: "
     "[which vLLM](engines.md)"
 )
+_COMPILED = (
+    "gcc; tests of all that is compiled, of the replay, and the KV oracle; "
+    "with the real engine by hand only"
+)
 _HEAD = (
     "# Support matrix",
     "",
@@ -68,6 +72,7 @@ def _versions() -> Iterator[str]:
         ("vLLM", f"`{extra}`", f"`{pinned}`, the CPU build of 0.32; {_CONTRACT}"),
         ("Python", f"`{project['requires-python']}`", "what CI has"),
         ("operating system", "Linux", "Linux on x86-64"),
+        ("[compiled build](compiled.md)", "a C compiler that Python takes", _COMPILED),
     )
     yield "## Versions"
     yield ""

@@ -39,3 +39,4 @@ def test_a_line_for_every_size(tmp_path):
     assert ["1", "2"] == [row.split()[1] for row in rows]
     assert all(int(row.split()[4]) > 10 for row in rows), "MiB of a process"
     assert "requests_per_minute" in done.stdout
+    assert "eager, adaptive, planner pure Python" in done.stdout
