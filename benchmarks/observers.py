@@ -14,8 +14,9 @@ from unittest import mock
 
 from kvcellar.core.ledger import Ledger
 from kvcellar.index.departures import Departures
-from kvcellar.integrations.vllm import scheduler_side
+from kvcellar.integrations.vllm import following
 from kvcellar.integrations.vllm.kv_events import KvEvents
+from kvcellar.integrations.vllm.scheduler_side import SchedulerSide
 
 
 class Watch(enum.Enum):
@@ -66,9 +67,7 @@ class Observers:
         kv_cache_config: the engine's groups.
     """
 
-    def __init__(
-        self, side: scheduler_side.SchedulerSide, kv_cache_config: Any
-    ) -> None:
+    def __init__(self, side: SchedulerSide, kv_cache_config: Any) -> None:
         self._side = side
         self._kv_cache_config = kv_cache_config
         self._accounting = side.offloader._accounting
@@ -98,20 +97,21 @@ class Observers:
         self._follow(side, is_on=watch is Watch.FOLLOWED)
 
     def _follow(self, side: Any, *, is_on: bool) -> None:
-        side._is_followed, side._kv_events = is_on, None
-        side.offloader.index.cells.announcements = None
+        planner = side._planner
+        planner.is_followed, planner.kv_events = is_on, None
+        planner.offloader.index.cells.announcements = None
         if is_on:
-            side._kv_events = KvEvents(side.offloader, self._kv_cache_config)
+            planner.kv_events = KvEvents(planner.offloader, self._kv_cache_config)
 
 
 @contextmanager
 def openings(watch: Watch) -> Iterator[None]:
     """Whether prompts' first tokens are noted, until the block ends.
 
-    For all sides in the process: it is a function of their module.
+    For all sides in the process: it is a name in a module that they share.
     """
     if watch is not Watch.NONE:
         yield
         return
-    with mock.patch.object(scheduler_side, "opening_of", return_value=None):
+    with mock.patch.object(following, "opening_of", return_value=None):
         yield

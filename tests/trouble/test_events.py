@@ -17,9 +17,9 @@ ADAPTER = LoRARequest(lora_name="a1", lora_int_id=7, lora_path="/one")
 @pytest.fixture
 def told(engine, monkeypatch):
     """An engine, and all that its connector has told of host memory."""
-    from kvcellar.integrations.vllm import scheduler_side
+    from kvcellar.integrations.vllm import planner
 
-    monkeypatch.setattr(scheduler_side, "are_followed", lambda config: True)
+    monkeypatch.setattr(planner, "are_followed", lambda config: True)
     run, events = engine(FULL_16, prompt_tokens=200), []
     run.scheduler.connector.take_events = lambda: events.extend(
         run.side.take_kv_events()

@@ -14,22 +14,24 @@ serving, replay and tests run this same code, and a recorded list of events repl
     Reset           -> ResetAnswer  forget; jobs in flight publish nothing
 
 Store and look-up are one rule: both ask ``HybridRules`` what a boundary needs.
+
+``Loads`` and the mode's stores decide. Here lie the records of requests and of jobs in
+flight, and every event goes from here to who knows about it.
 """
 
 import itertools
 from typing import TYPE_CHECKING
 
-from kvcellar.attention.hybrid import HybridRules
 from kvcellar.config import Settings
 from kvcellar.core import actions, events
 from kvcellar.core.accounting import Accounting
 from kvcellar.core.admission import Admission
-from kvcellar.core.cost import LoadChoice, LoadCost, copied_bytes, load_bytes
+from kvcellar.core.cost import LoadCost
 from kvcellar.core.counters import CoreCounters
 from kvcellar.core.keeping import Keep
 from kvcellar.core.lazy import LazyStores
 from kvcellar.core.ledger import Ledger
-from kvcellar.core.load_plan import plan_load
+from kvcellar.core.loads import Loads
 from kvcellar.core.origin import Origin
 from kvcellar.core.record import (
     JobRecord,
@@ -38,19 +40,15 @@ from kvcellar.core.record import (
     RequestRecord,
     StoreRecord,
 )
+from kvcellar.core.store_end import drop_store, publish_store
 from kvcellar.core.store_plan import StorePlan
 from kvcellar.core.stores import EagerStores, num_wanted_tokens
 from kvcellar.index.announcements import Announcements
-from kvcellar.index.index import Index
-from kvcellar.index.limits import Limits
-from kvcellar.index.node import Node
-from kvcellar.index.policies.choose import make_policy
-from kvcellar.index.policies.lru import LruPolicy
+from kvcellar.index.build import build_index
 from kvcellar.index.policies.policy import Prompt
-from kvcellar.index.slabs import CellMove, SlabAllocator
+from kvcellar.index.slabs import CellMove
 from kvcellar.layout.groups import CacheLayout
 from kvcellar.layout.host import HostGeometry
-from kvcellar.reasons import MissReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,30 +68,17 @@ class Offloader:
     ) -> None:
         self.layout = layout
         self.settings = settings
-        self.slabs = SlabAllocator(geometry)
-        rules = HybridRules(layout)
-        live = make_policy(
-            settings.eviction_policy,
-            rules,
-            geometry.arena_bytes,
-            is_lazy=settings.mode == "lazy",
-        )
-        self.index = Index(
-            rules,
-            self.slabs,
-            live,
-            LruPolicy(),
-            superseded_first=settings.superseded_first,
-            limits=_limits(settings, geometry.arena_bytes),
-        )
-        most_chunks = geometry.arena_bytes // max(rules.chunk_bytes, 1)
+        self.index = build_index(layout, geometry, settings)
+        self.slabs = self.index.cells.slabs
+        most_chunks = geometry.arena_bytes // max(self.index.rules.chunk_bytes, 1)
         self._admission = Admission(settings, most_chunks)
-        self.counters = CoreCounters()
+        self.counters = counters = CoreCounters()
         self.cost = LoadCost(settings.min_load_tokens, is_measured=settings.cost_rule)
         self.records: dict[str, RequestRecord] = {}
         self.jobs: dict[int, JobRecord] = {}
         stores = LazyStores if settings.mode == "lazy" else EagerStores
-        self._stores = stores(self.index, settings, self.counters)
+        self._stores = stores(self.index, settings, counters)
+        self._loads = Loads(self.index, settings, self.cost, counters, self._stores)
         self._accounting = Accounting(self.index, self._stores)
         self._job_ids = itertools.count(1)
         self._handlers: dict[type, Callable[..., list[actions.Action]]] = {
@@ -147,93 +132,22 @@ class Offloader:
     def _look_up(self, event: events.LookUp, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)
         record.is_stale = False
-        record.trail.refusal = None
-        record.local_tokens = event.local_tokens
-        # The old pin stays until the new one is there: asked again, nothing moves.
-        held, record.promise = record.promise, None
-        margin = self.index.rules.margin_chunks
-        last_token = event.num_tokens - (not margin)  # the margin leaves a token anyway
-        limit = last_token // self.layout.chunk_tokens
-        limit = min(limit, len(event.hashes) // self.index.hashes_per_chunk)
+        limit = self._loads.num_findable(event)
         self._accounting.looked_up(record, event.hashes, limit)
-        known = self.index.deepest_known(event.hashes, limit, hint=record.known)
-        record.known = known
-        if known is not self.index.root:
-            self.index.touch(known, now)
-        shared = self._stores.known_tokens(known, event.hashes, limit)
-        record.junction = max(shared - margin * self.layout.chunk_tokens, 0)
-        tokens = 0
-        if record.controls.skip_load:
-            record.trail.refusal = MissReason.NOT_ASKED
-        elif not record.num_strikes:
-            self.index.borrow_checkpoint(known, event.hashes)
-            tokens = self._promise(record, known, now)
-        if held is not None:
-            self.index.unpin(held)
+        tokens = self._loads.look_up(record, event, limit, now)
         return [actions.Promise(event.request_id, tokens)]
-
-    def _promise(self, record: RequestRecord, known: Node, now: float) -> int:
-        """Pin the deepest useful resume point; 0 when loading would not pay."""
-        for _ in range(self.index.rules.margin_chunks):
-            known = known.parent or known
-        node, local_tokens = self.index.resume_point(known), record.local_tokens
-        limits = (self.settings.max_load_tokens, record.controls.max_load_tokens)
-        for most in limits:
-            while most is not None and self.index.boundary(node) > local_tokens + most:
-                record.trail.refusal = MissReason.MAX_LOAD_TOKENS
-                assert node.parent is not None
-                node = self.index.resume_point(node.parent)
-        tokens = self.index.boundary(node) - local_tokens
-        if tokens < 1:
-            return 0
-        if record.choice is None or record.choice is LoadChoice.TOO_SHORT:
-            record.choice = self.cost.choose(
-                tokens, lambda: load_bytes(self.index, node, local_tokens), now
-            )
-        if record.choice is not LoadChoice.LOAD:
-            record.trail.refusal = record.trail.refusal or MissReason.TOO_CHEAP
-            return 0
-        self.index.pin(node)
-        record.promise = node
-        return tokens
 
     def _allocated(self, event: events.Allocated, now: float) -> list[actions.Action]:
         record = self._record(event.request_id)
-        choice, record.choice = record.choice, None
         self._accounting.admitted(record, event, now)
         if not event.external_tokens:
-            self.counters.short_loads += choice is LoadChoice.TOO_SHORT
-            self.counters.cheap_recomputes += choice is LoadChoice.TOO_CHEAP
-            self._drop_promise(record)
+            self._loads.declined(record)
             return []
-        node, plan = record.promise, None
-        if node is not None:
-            boundary = record.local_tokens + event.external_tokens
-            plan = self._plan_load(node, boundary, record.local_tokens, event.tables)
-        if node is None or plan is None:
-            self._drop_promise(record)
-            self.counters.refused_loads += 1
-            record.num_strikes += 1
+        load = self._loads.begin(record, event, now)
+        if load is None:
             return [actions.LoadRefused(event.request_id)]
-        record.promise = None  # its pin is the job's from here on
-        node.is_loaded = True
-        self.index.touch(node, now)
-        self.counters.loaded_tokens += event.external_tokens
-        self.counters.chosen_loads += 1
-        num_bytes = copied_bytes(self.layout, plan)
-        job_id = self._start(LoadRecord(event.request_id, node, num_bytes))
-        return [actions.Load(job_id, event.request_id, plan)]
-
-    def _plan_load(
-        self, node: Node, boundary: int, local_tokens: int, tables: events.BlockTables
-    ) -> list[actions.BlockCopies] | None:
-        """Load up to ``boundary``, at or below ``node``, if one can resume there."""
-        while self.index.boundary(node) > boundary:
-            assert node.parent is not None
-            node = node.parent
-        if self.index.boundary(node) < boundary or not node.is_resumable:
-            return None
-        return plan_load(self.index, node, local_tokens, tables)
+        job, copies = load
+        return [actions.Load(self._start(job), event.request_id, copies)]
 
     # -- store ---------------------------------------------------------------------
 
@@ -308,7 +222,7 @@ class Offloader:
     ) -> list[actions.Action]:
         record = self.records.pop(event.request_id, None)
         if record is not None:
-            self._drop_promise(record)
+            self._loads.drop_promise(record)
             self._accounting.finished(record, now)
             self._stores.count_use(record, now)
             tip = record.tip
@@ -325,14 +239,11 @@ class Offloader:
         self.index.departures.begin(now, "")
         self.counters.failed_jobs += event.has_failed
         if isinstance(job, StoreRecord):
-            self._end_store(job, has_failed=event.has_failed)
+            end = drop_store if event.has_failed else publish_store
+            end(self.index, job)
         elif isinstance(job, LoadRecord):
-            self.index.unpin(job.node)
-            if not event.has_failed:
-                self.cost.loaded.observe(job.num_bytes, event.seconds, now)
             record = self.records.get(job.request_id)
-            if event.has_failed and record is not None:
-                record.num_strikes += 1
+            self._loads.ended(job, record, event, now)
         elif event.has_failed:
             self.index.lose(job.cells)
         return []
@@ -343,29 +254,10 @@ class Offloader:
         )
         return []
 
-    def _end_store(self, job: StoreRecord, *, has_failed: bool) -> None:
-        index = self.index
-        if has_failed:
-            for cell in job.cells:
-                cell.is_lost = True
-        else:
-            for cell in job.cells:
-                cell.has_landed = True
-        for node, checkpoint in job.checkpoints:
-            if has_failed:
-                index.fail_checkpoint(node, checkpoint)
-            else:
-                index.publish_checkpoint(node, checkpoint)
-        if has_failed:
-            for node in job.nodes:
-                index.fail(node)
-        else:
-            index.publish(job.nodes)
-
     def _reset(self, event: events.Reset, now: float) -> list[actions.Action]:
         self.index.departures.begin(now, "")
         for record in self.records.values():
-            self._drop_promise(record)
+            self._loads.drop_promise(record)
             self._accounting.reset(record)
             self.index.unpin(record.tip)
             record.tip = record.known = self.index.root
@@ -387,20 +279,7 @@ class Offloader:
             self.records[request_id] = record
         return record
 
-    def _drop_promise(self, record: RequestRecord) -> None:
-        if record.promise is not None:
-            self.index.unpin(record.promise)
-            record.promise = None
-
     def _start(self, job: JobRecord) -> int:
         job_id = next(self._job_ids)
         self.jobs[job_id] = job
         return job_id
-
-
-def _limits(settings: Settings, arena_bytes: int) -> Limits:
-    share = settings.tenant_share
-    return Limits(
-        leased_bytes=int(settings.lease_share * arena_bytes),
-        tenant_bytes=None if share is None else int(share * arena_bytes),
-    )

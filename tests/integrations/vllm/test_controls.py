@@ -66,9 +66,10 @@ def test_a_lease_outlives_everything_that_comes_after_it(start):
 def test_a_decoding_request_that_may_not_be_stored_is_not_looked_at(start, monkeypatch):
     """With ``skip_store`` a long answer costs the scheduler side nothing per step."""
     run, offers = start(), []
-    offer = run.side._offer
+    following = run.side._following
+    offer = following._offer
     monkeypatch.setattr(
-        run.side, "_offer", lambda *args: (offers.append(args), offer(*args))
+        following, "_offer", lambda *args: (offers.append(args), offer(*args))
     )
     run.ask(prompt(100), new_tokens=100, params={"skip_store": True})
     assert len(offers) <= 4

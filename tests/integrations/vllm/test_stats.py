@@ -264,7 +264,7 @@ def test_figures_wait_while_requests_run_and_are_whole_with_the_last(step_second
         stats = take()
         if stats is not None:
             total.aggregate(stats)
-            num_told += bool(side._watched)
+            num_told += bool(side.num_watched)
         return stats
 
     connector.get_kv_connector_stats = noted_take
@@ -273,7 +273,7 @@ def test_figures_wait_while_requests_run_and_are_whole_with_the_last(step_second
         oracle.apply(Steps(150))
         stored = oracle.planner.counters.stored_chunks
         assert stored > 0
-        assert not side._watched
+        assert not side.num_watched
         assert stored == total.data['kvcellar_stores_total{kind="chunk"}']
         assert (num_told == 1) == (step_seconds == 0)
         assert num_told > 0

@@ -131,20 +131,20 @@ IN_PLANNER = (
     ),
     Fault(
         "hit may cover the whole prompt",
-        "core/offloader.py",
+        "core/loads.py",
         "last_token = event.num_tokens - (not margin)",
         "last_token = event.num_tokens",
     ),
     Fault(
         "forgotten draft margin",
-        "core/offloader.py",
-        "for _ in range(self.index.rules.margin_chunks):",
+        "core/loads.py",
+        "for _ in range(self._margin_chunks):",
         "for _ in range(0):",
     ),
     Fault(
         "no pin between promise and load",
-        "core/offloader.py",
-        "        self.index.pin(node)\n        record.promise = node\n",
+        "core/loads.py",
+        "        index.pin(node)\n        record.promise = node\n",
         "        record.promise = node\n",
     ),
     Fault(
@@ -211,17 +211,15 @@ IN_PLANNER = (
     ),
     Fault(
         "failed load is tried for ever",
-        "core/offloader.py",
-        "            if event.has_failed and record is not None:\n"
-        "                record.num_strikes += 1",
-        "            if event.has_failed and record is not None:\n"
-        "                record.num_strikes += 0",
+        "core/loads.py",
+        "elif record is not None:\n            record.num_strikes += 1",
+        "elif record is not None:\n            record.num_strikes += 0",
     ),
     Fault(
         "failed store is published",
-        "core/offloader.py",
-        "        if has_failed:\n            for node in job.nodes",
-        "        if False:\n            for node in job.nodes",
+        "core/store_end.py",
+        "    for node in job.nodes:\n        index.fail(node)\n",
+        "    index.publish(job.nodes)\n",
     ),
     Fault(
         "job ends with the first rank's padding included",
@@ -261,7 +259,7 @@ IN_PLANNER = (
     ),
     Fault(
         "request loads though it must not",
-        "core/offloader.py",
+        "core/loads.py",
         "if record.controls.skip_load:",
         "if False:",
     ),
