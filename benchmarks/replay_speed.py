@@ -6,8 +6,8 @@ Each configuration is played with miss reasons, as ``kvcellar replay`` does, in 
 process of its own and one at a time. Processor time counts, reading the trace left out;
 memory is the process's peak, the trace included.
 
-With a compiled planner: ``make compiled``, and ``PYTHONPATH=build/compiled/site`` before
-the command.
+With a compiled planner: ``make compiled``, and ``PYTHONPATH=build/compiled/site``
+before the command.
 """
 
 import argparse

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from vllm.config import VllmConfig
 
+    from kvcellar.core.waiting import BlockKey
     from kvcellar.integrations.vllm.planner import EnginePlanner
 
 
@@ -49,7 +50,7 @@ class Threats:
             keys = EngineTables(self._managers, request_id).cached_keys()
             self._tell([block_key(key) for key in keys])
 
-    def _tell(self, threatened: "Sequence[events.BlockKey]") -> None:
+    def _tell(self, threatened: "Sequence[BlockKey]") -> None:
         blocks = self._device_blocks
         self._planner.handle(events.BlocksThreatened(threatened, blocks))
 
