@@ -5,6 +5,7 @@
 vLLM keeps global state and warns at import, so no test process holds an engine.
 """
 
+import dataclasses
 import json
 import os
 import random
@@ -108,8 +109,7 @@ class Engine:
         }
 
     def counters(self):
-        counters = self.side.offloader.counters
-        return {name: getattr(counters, name) for name in counters.__slots__}
+        return dataclasses.asdict(self.side.offloader.counters)
 
     def ledger(self):
         """A ledger of all that is computed and loaded from now on."""

@@ -41,6 +41,7 @@ def test_steps_that_never_end_are_forgotten():
     assert 9 * MOST_UNDER_WAY == step.num_tokens
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("ahead", [False, True])
 def test_every_step_of_the_engine_is_paired(monkeypatch, ahead):
     """All tokens that were computed are told once, in steps that took some time."""
