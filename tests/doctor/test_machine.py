@@ -169,7 +169,12 @@ def test_real_file_is_left_over_only_after_its_process(tmp_path):
     )
     with holder:
         assert b"held\n" == holder.stdout.readline()
-        assert () == find_leftovers(tmp_path)
+        assert str(path) not in _names(find_leftovers(tmp_path))
         holder.kill()
         holder.wait()
-        assert [str(path)] == [left.name for left in find_leftovers(tmp_path)]
+        assert str(path) in _names(find_leftovers(tmp_path))
+
+
+def _names(leftovers):
+    """The processes are this machine's, so there may be more than the test's own."""
+    return [left.name for left in leftovers]
