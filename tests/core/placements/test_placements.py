@@ -34,10 +34,8 @@ def kept(name, *, layout=WINDOWS, handed_over=()):
     """Boundaries of a prompt with a junction and a long answer, in one step."""
     rules = HybridRules(layout)
     placement = Placement.for_rules(rules, Settings(placement=name))
-    root, inside = (
-        Node(b"", None, (), needs_checkpoint=False),
-        placement.spaced(320, 1300),
-    )
+    root = Node(b"", None, (), needs_checkpoint=False)
+    inside = placement.spaced(320, 1300)
     record = RequestRecord(
         "r", root, root, junction=320, inside=inside, placed_through=319
     )
